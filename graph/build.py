@@ -1,0 +1,73 @@
+"""The state machine: six nodes, and the routers between them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from langgraph.graph import END, START, StateGraph
+
+from graph.services import live_services
+from nodes.approve import approve
+from nodes.co_evolve import co_evolve
+from nodes.finish import finish
+from nodes.initialize import initialize
+from nodes.instantiate import instantiate
+from nodes.select import select
+from nodes.services import ServicesFactory
+from nodes.step import step
+from state.search import Action, SearchState, budget_left
+from state.settings import RunInput, Settings
+
+RECURSION_LIMIT = 1_000_000
+"""Super-steps; the budget and the breakers end a run long before."""
+
+
+def after_initialize(state: SearchState) -> Literal["initialize", "approve"]:
+    """Again while the evaluator is away or a reply needs repair."""
+    return "initialize" if state["parked"] or state["repair"] else "approve"
+
+
+def after_select(state: SearchState) -> Literal["instantiate", "co_evolve", "finish"]:
+    """Refine the action; or ask for new intents; or end."""
+    if state["stop_reason"] is not None:
+        return "finish"
+    return "co_evolve" if state["action"] is None else "instantiate"
+
+
+def after_instantiate(state: SearchState) -> Literal["instantiate", "co_evolve"]:
+    """The refine loop: until n reaches K or the budget ends."""
+    if state["parked"]:
+        return "instantiate"
+    settings = Settings.model_validate(state["settings"])
+    stagnant = Action.model_validate(state["action"]).stagnation >= settings.stagnation
+    return "co_evolve" if stagnant or not budget_left(state, settings) else "instantiate"
+
+
+def after_co_evolve(state: SearchState) -> Literal["co_evolve", "approve"]:
+    """Again while a reply needs repair."""
+    return "co_evolve" if state["repair"] else "approve"
+
+
+def after_finish(state: SearchState) -> Literal["finish", "__end__"]:
+    """Again while the evaluator is away."""
+    return "finish" if state["parked"] else END
+
+
+def build_graph(factory: ServicesFactory) -> StateGraph[SearchState, None, RunInput, SearchState]:
+    """The graph, not yet compiled; nodes get their services from the factory."""
+    graph: Any = StateGraph(SearchState, input_schema=RunInput)
+    for node in (initialize, approve, select, instantiate, co_evolve, finish):
+        graph.add_node(node.__name__, step(node, factory))
+    graph.add_edge(START, "initialize")
+    graph.add_conditional_edges("initialize", after_initialize)
+    graph.add_edge("approve", "select")
+    graph.add_conditional_edges("select", after_select)
+    graph.add_conditional_edges("instantiate", after_instantiate)
+    graph.add_conditional_edges("co_evolve", after_co_evolve)
+    graph.add_conditional_edges("finish", after_finish)
+    typed: StateGraph[SearchState, None, RunInput, SearchState] = graph
+    return typed
+
+
+graph = build_graph(live_services()).compile().with_config(recursion_limit=RECURSION_LIMIT)
+"""For `langgraph dev`, which brings its own saver."""

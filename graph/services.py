@@ -1,0 +1,57 @@
+"""Services for real runs: the archive's file, the CPU evaluator, models by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graph.checkpointer import database_path
+from nodes.models.named import model_named
+from nodes.services import Services, ServicesFactory
+from state.archive import Archive
+from state.lease import Lease
+from state.settings import Settings
+from tasks.cpu import CpuEvaluator
+from tasks.evaluator import Evaluator
+from tasks.task import Task, find_task
+
+
+def evaluator_for(task: Task, settings: Settings) -> Evaluator:
+    """The evaluator that these settings ask for, nothing started yet."""
+    return CpuEvaluator(task, march=settings.march, threads=settings.threads)
+
+
+class LiveServices:
+    """A factory that builds a run's services once and remembers them."""
+
+    def __init__(self, database: Path | None = None) -> None:
+        self._database = database
+        self._made: dict[str, Services] = {}
+
+    def __call__(self, run: str, settings: Settings) -> Services:
+        """The run's services. Raises TaskError, ModelError or ArchiveError with what to do about it."""
+        made = self._made.get(run)
+        if made is None or made.settings != settings:
+            made = self._made[run] = self._make(run, settings)
+        return made
+
+    def _make(self, run: str, settings: Settings) -> Services:
+        path = (self._database or database_path()).resolve()
+        task = find_task(settings.task)
+        world_model = model_named(settings.world_model_name, task)
+        coder = model_named(settings.coder_name, task)
+        archive = Archive(path)
+        evaluator = evaluator_for(task, settings)
+        return Services(run=run, settings=settings, task=task, archive=archive, evaluator=evaluator,
+                        world_model=world_model, coder=coder, lease=Lease(path, run))  # fmt: skip
+
+    def close(self) -> None:
+        """Nothing that was started for any run is running any more."""
+        for services in self._made.values():
+            services.evaluator.close()
+            services.archive.close()
+        self._made.clear()
+
+
+def live_services(database: Path | None = None) -> ServicesFactory:
+    """A new factory; without a database it is the one that KSEARCH_DB names."""
+    return LiveServices(database)

@@ -1,0 +1,32 @@
+"""The end: the best program on inputs that the search never saw."""
+
+from __future__ import annotations
+
+from nodes.parking import park, wait_if_parked
+from nodes.services import Services
+from nodes.step import summary
+from state.search import Best, SearchState
+from state.verdict import Passed, score_of
+from state.verdict import summary as in_one_line
+from tasks.evaluator import EvaluatorUnavailable
+
+
+def finish(state: SearchState, services: Services) -> SearchState:
+    """The result is written and the run is done."""
+    state = {**state, **wait_if_parked(state)}
+    result: dict[str, object] = {"best": state["best"], "stop_reason": state["stop_reason"]}
+    if state["best"] is not None:
+        best = Best.model_validate(state["best"])
+        try:
+            verdict, _, _ = services.verdict(services.archive.program(best.program), "held_out")
+        except EvaluatorUnavailable as reason:
+            return park(reason, best.program)
+        held_out = score_of(verdict)
+        result |= {
+            "held_out_score": held_out,
+            "held_out_verdict": in_one_line(verdict),
+            "gap": held_out / best.score - 1 if isinstance(verdict, Passed) else None,
+        }
+    changes: SearchState = {"status": "done", "result": result, "parked": None}
+    services.archive.save_run(services.run, summary({**state, **changes}, services))
+    return changes

@@ -1,0 +1,73 @@
+"""Init(T): the baseline, the seed program, the first intents."""
+
+from __future__ import annotations
+
+from pydantic import TypeAdapter
+
+from nodes.parking import park, wait_if_parked
+from nodes.services import Services
+from nodes.step import with_tree
+from nodes.turn import world_model_turn
+from state.edits import Attempt, Event, apply
+from state.program import Program
+from state.search import Best, SearchState, logged
+from state.tree import ROOT, SearchTree, new_tree
+from state.verdict import Passed, score_of
+from tasks.evaluator import BaselineTiming, EvaluatorUnavailable
+
+_TIMINGS: TypeAdapter[tuple[BaselineTiming, ...]] = TypeAdapter(tuple[BaselineTiming, ...])
+
+
+def initialize(state: SearchState, services: Services) -> SearchState:
+    """The baseline is measured, the seed is a program of the root, root intents are pending."""
+    changes = SearchState() if "tree" in state else _fresh(services)
+    changes |= wait_if_parked({**state, **changes})
+    try:
+        changes |= _measured({**state, **changes}, services)
+    except EvaluatorUnavailable as reason:
+        return {**changes, **park(reason, None)}
+    return {**changes, **world_model_turn({**state, **changes}, services, "initialize")}
+
+
+def _fresh(services: Services) -> SearchState:
+    return {
+        "run": services.run, "branch": "main", "settings": services.settings.model_dump(mode="json"),
+        "status": "running", "log": [], "event_count": 0, "round": 0, "action": None, "last": None,
+        "outcome": None, "best": None, "evaluations": 0, "attempts": 0, "turns": 0, "elapsed_s": 0.0,
+        "dry": 0, "idle": 0, "pending": None, "rejected": [], "words": [], "person_edits": [],
+        "repair": None, "parked": None, "baseline": [], "result": None, "stop_reason": None,
+        **with_tree(new_tree(services.task.title)),
+    }  # fmt: skip
+
+
+def measure_baseline(services: Services) -> tuple[BaselineTiming, ...]:
+    """The run's baseline, measured once; the evaluator measures against it from now on."""
+
+    def race() -> str:
+        return _TIMINGS.dump_json(services.evaluator.baseline()).decode()
+
+    timings = _TIMINGS.validate_json(services.archive.baseline(services.run, race))
+    services.evaluator.use_baseline(timings)
+    return timings
+
+
+def _measured(state: SearchState, services: Services) -> SearchState:
+    if state["baseline"]:
+        return {}
+    baseline = measure_baseline(services)
+    changes: SearchState = {"baseline": [timing.model_dump(mode="json") for timing in baseline]}
+    if services.settings.seed_program is None:
+        return changes
+    seed = Program(language=services.task.languages[0], source=services.settings.seed_program)
+    verdict, seconds, _ = services.verdict(seed, "seed")
+    services.archive.keep(seed)
+    passed = isinstance(verdict, Passed)
+    events: list[Event] = [
+        Attempt(node=ROOT, program_id=seed.id, verdict=verdict.kind, score=score_of(verdict), best=passed)
+    ]
+    applied = apply(SearchTree.model_validate(state["tree"]), events)
+    if isinstance(verdict, Passed):
+        best = Best(node=ROOT, program=seed.id, score=verdict.score, noise=verdict.noise)
+        changes["best"] = best.model_dump(mode="json")
+    return {**changes, **with_tree(applied.tree), **logged(state, applied.accepted),
+            "elapsed_s": state["elapsed_s"] + seconds}  # fmt: skip

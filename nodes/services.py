@@ -1,0 +1,79 @@
+"""What nodes call: built once per run from its settings, and handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+
+from prompts.rendering import prompt_hash
+from state.archive import Archive, CallKey, Prompt, Purpose, Reply, VerdictKey
+from state.lease import Lease
+from state.program import Program
+from state.search import SearchState
+from state.settings import Settings
+from state.verdict import Verdict
+from tasks.evaluator import Evaluator
+from tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Services:
+    """The outside world of one run."""
+
+    run: str
+    settings: Settings
+    task: Task
+    archive: Archive
+    evaluator: Evaluator
+    world_model: BaseChatModel
+    coder: BaseChatModel
+    lease: Lease
+
+    def verdict(self, program: Program, purpose: Purpose) -> tuple[Verdict, float, bool]:
+        """The verdict for a purpose, its seconds, and whether it was in the archive already.
+
+        Raises EvaluatorUnavailable; then nothing was stored.
+        """
+        measure = {
+            "attempt": self.evaluator.evaluate,
+            "seed": self.evaluator.evaluate,
+            "confirm": self.evaluator.confirm,
+            "held_out": self.evaluator.held_out,
+        }[purpose]
+        return self.archive.verdict(self.verdict_key(program.id, purpose), lambda: measure(program))
+
+    def verdict_key(self, program_id: str, purpose: Purpose) -> VerdictKey:
+        """The key under which a verdict on this run's task, evaluator and hardware is stored."""
+        return VerdictKey(program=program_id, task_hash=self.task.hash, evaluator=self.evaluator.version,
+                          hardware=self.evaluator.hardware, purpose=purpose)  # fmt: skip
+
+    def ask(
+        self, state: SearchState, node: str, ordinal: int, prompt: Prompt, messages: list[BaseMessage]
+    ) -> tuple[Reply, float]:
+        """The reply to these messages, of which `prompt` is the last, and the seconds that it took.
+
+        The node "instantiate" asks the coder, every other the world model.
+        """
+        coder = node == "instantiate"
+        model = self.coder if coder else self.world_model
+        name = self.settings.coder_name if coder else self.settings.world_model_name
+        key = CallKey(run=self.run, branch=state["branch"], node=node, ordinal=ordinal,
+                      role="coder" if coder else "world_model", prompt_hash=prompt_hash(prompt))  # fmt: skip
+        return self.archive.reply(key, prompt, lambda: _call(model, name, messages))
+
+
+def _call(model: BaseChatModel, name: str, messages: list[BaseMessage]) -> Reply:
+    message = model.invoke(messages)
+    usage = message.usage_metadata
+    return Reply(
+        text=message.text, model=name,
+        input_tokens=0 if usage is None else usage["input_tokens"],
+        output_tokens=0 if usage is None else usage["output_tokens"],
+    )  # fmt: skip
+
+
+ServicesFactory = Callable[[str, Settings], Services]
+"""From a run's id and its settings to its services; called once per node execution, so it should remember."""

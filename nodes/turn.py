@@ -1,0 +1,76 @@
+"""One turn of the world model: what it is shown, and the edits that it proposes."""
+
+from __future__ import annotations
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from nodes.services import Services
+from prompts.coder import timings
+from prompts.world_model import Situation, ask, ask_again, parse_edits
+from state.search import Best, Outcome, Repair, SearchState, pending
+from state.tree import SearchTree
+from state.verdict import Passed, summary
+from tasks.evaluator import BaselineTiming
+
+
+def world_model_turn(state: SearchState, services: Services, node: str) -> SearchState:
+    """The changes after one model call: pending edits, or a reply that must be repaired.
+
+    An unusable part of the first reply gives one repair turn, which is an execution of the node of its own;
+    after that the usable edits are kept and the rest is reported to the next turn.
+    """
+    prompt = ask(_situation(state, services))
+    messages: list[BaseMessage] = [HumanMessage(prompt.text)]
+    repair = None if state["repair"] is None else Repair.model_validate(state["repair"])
+    if repair is not None:
+        prompt = ask_again(repair.errors)
+        messages += [AIMessage(repair.reply), HumanMessage(prompt.text)]
+    reply, seconds = services.ask(state, node, state["turns"], prompt, messages)
+    parsed = parse_edits(reply.text)
+    changes: SearchState = {"turns": state["turns"] + 1, "elapsed_s": state["elapsed_s"] + seconds}
+    if parsed.errors and repair is None:
+        again = Repair(reply=reply.text, errors=parsed.errors)
+        return {**changes, "repair": again.model_dump(mode="json")}
+    return {
+        **changes,
+        "repair": None,
+        "pending": pending(parsed.edits).model_dump(mode="json"),
+        "rejected": list(parsed.errors),
+        "words": [],
+    }
+
+
+def _situation(state: SearchState, services: Services) -> Situation:
+    outcome = None if state["outcome"] is None else Outcome.model_validate(state["outcome"])
+    return Situation(
+        task=services.task,
+        hardware=services.evaluator.hardware,
+        baseline=baseline_line(state),
+        tree=SearchTree.model_validate(state["tree"]),
+        round=state["round"],
+        evaluations=state["evaluations"],
+        budget=services.settings.budget,
+        best=None if state["best"] is None else Best.model_validate(state["best"]),
+        outcome=outcome,
+        detail=_detail(state, services, outcome),
+        rejected=tuple(state["rejected"]),
+        words=tuple(state["words"]),
+    )
+
+
+def baseline_line(state: SearchState) -> str:
+    """The strongest formulation of each workload, in one line."""
+    rows = [BaselineTiming.model_validate(row) for row in state["baseline"]]
+    return "; ".join(
+        f"{row.workload}: {row.strongest} {row.latency_us[row.strongest]:.0f} us" for row in rows
+    )
+
+
+def _detail(state: SearchState, services: Services, outcome: Outcome | None) -> str:
+    if outcome is None:
+        return ""
+    if outcome.program is None:
+        return "" if state["last"] is None else f"Last message: {state['last']['message']}"
+    verdicts = services.archive.verdicts_of(outcome.program, services.task.hash)
+    passed = [verdict for _, verdict in verdicts if isinstance(verdict, Passed)]
+    return timings(passed[-1]) if passed else summary(verdicts[-1][1])

@@ -1,0 +1,91 @@
+"""What the coder is asked, and the program in its reply."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from prompts.rendering import render
+from prompts.replies import answer, fenced
+from state.archive import Prompt
+from state.program import Language, Program
+from state.search import LastAttempt
+from state.tree import Intent
+from state.verdict import Passed
+from tasks.task import Task
+
+LANGUAGE_NAMES: dict[Language, str] = {"cpp": "C++17"}
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """All that a coder prompt is made of."""
+
+    task: Task
+    language: Language
+    hardware: str
+    intent: Intent
+    attempt: int
+    """1 for the first attempt at this intent."""
+    parent: Program | None
+    parent_score: float | None
+    best: Program | None
+    best_verdict: Passed | None
+    last: LastAttempt | None
+    last_program: Program | None
+
+
+def ask(assignment: Assignment) -> Prompt:
+    """The prompt that asks for a program."""
+    a = assignment
+    return render(
+        "coder.md.j2",
+        {
+            "task": a.task,
+            "language": a.language,
+            "language_name": LANGUAGE_NAMES[a.language],
+            "hardware": a.hardware,
+            "intent": a.intent.model_dump(),
+            "attempt": a.attempt,
+            "parent": a.parent,
+            "parent_score": a.parent_score,
+            "best": a.best,
+            "best_score": None if a.best_verdict is None else a.best_verdict.score,
+            "best_timings": "" if a.best_verdict is None else timings(a.best_verdict),
+            "last": None if a.last is None else a.last.model_dump(),
+            "last_program": a.last_program,
+        },
+    )
+
+
+def timings(verdict: Passed) -> str:
+    """One line per workload, the one with the least gain first."""
+    lines = [
+        f"- {t.workload}: {t.latency_us:.0f} us, baseline ({t.baseline}) {t.baseline_us:.0f} us, {t.speedup:.2f}x"
+        for t in sorted(verdict.timings, key=lambda timing: timing.speedup)
+    ]
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A reply without a program, and why."""
+
+    reason: str
+
+
+def parse_program(reply: str, task: Task, language: Language) -> Program | Unusable:
+    """The last complete code block that defines the entry point. Never raises."""
+    text = answer(reply)
+    if not text:
+        return Unusable("the reply is empty")
+    blocks = fenced(text)
+    if not blocks:
+        return Unusable("the reply has no fenced code block")
+    complete = [block.text for block in blocks if block.closed]
+    fitting = [code for code in complete if re.search(rf"\b{task.entry_point}\s*\(", code)]
+    if fitting:
+        return Program(language=language, source=fitting[-1])
+    if not complete:
+        return Unusable("the code block is not closed: the reply was cut off")
+    return Unusable(f"no code block defines the entry point {task.entry_point}")

@@ -1,0 +1,314 @@
+"""The archive: every program, verdict, model call and event of every run, in one SQLite file.
+
+Paid effects go through `Archive.verdict` and `Archive.reply`: what is stored is returned, what is not is
+made, committed, and then returned. So a process killed at any moment repeats at most the effect in flight.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+from sqlite_utils import Database
+
+from state.edits import EVENT, Event
+from state.program import Program
+from state.schema import MIGRATIONS
+from state.verdict import VERDICT, Verdict
+
+Purpose = Literal["attempt", "seed", "confirm", "held_out"]
+Clock = Callable[[], float]
+
+
+class ArchiveError(RuntimeError):
+    """The database cannot be opened or is not ours; the message names the file and what to do."""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class VerdictKey(_Frozen):
+    """What a verdict depends on. Equal keys mean equal verdicts, in whatever run they were reached."""
+
+    program: str
+    task_hash: str
+    evaluator: str
+    hardware: str
+    purpose: Purpose
+
+
+class CallKey(_Frozen):
+    """What makes a model call the same call."""
+
+    run: str
+    branch: str
+    node: str
+    ordinal: int
+    role: Literal["world_model", "coder"]
+    prompt_hash: str
+
+
+class Reply(_Frozen):
+    """What a model answered."""
+
+    text: str
+    model: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class Prompt(_Frozen):
+    """A rendered prompt; the archive keeps its template's name and variables, not the text."""
+
+    template: str
+    """Name and hash of the template file."""
+    variables: str
+    """JSON of the variables, programs by their ids."""
+    text: str
+
+
+class Archive:
+    """Get-or-make access to what was paid for. Safe to share between threads."""
+
+    def __init__(self, path: Path, clock: Clock = time.perf_counter) -> None:
+        """Opens or creates the file. Raises ArchiveError when it cannot be used."""
+        self.path = path
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._db = _open(path)
+
+    def close(self) -> None:
+        """The connection is closed; everything was committed as it happened."""
+        with self._lock:
+            self._db.close()
+
+    def verdict(self, key: VerdictKey, make: Callable[[], Verdict]) -> tuple[Verdict, float, bool]:
+        """The verdict, the seconds it took, and whether it was there already.
+
+        What `make` raises (EvaluatorUnavailable) passes through and nothing is stored.
+        """
+        where = list(key.model_dump().values())
+        row = self._one(
+            "SELECT verdict, seconds FROM verdicts WHERE program = ? AND task_hash = ? AND evaluator = ? "
+            "AND hardware = ? AND purpose = ?", where,
+        )  # fmt: skip
+        if row is not None:
+            return VERDICT.validate_json(row[0]), row[1], True
+        begun = self._clock()
+        verdict = make()
+        seconds = self._clock() - begun
+        self._execute(
+            "INSERT OR IGNORE INTO verdicts (program, task_hash, evaluator, hardware, purpose, kind, score, "
+            "verdict, seconds, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, datetime('now'))",
+            [*where, verdict.kind, getattr(verdict, "score", None), verdict.model_dump_json(), seconds],
+        )
+        return verdict, seconds, False
+
+    def verdicts_of(self, program: str, task_hash: str | None = None) -> list[tuple[Purpose, Verdict]]:
+        """Every verdict on a program, oldest first."""
+        rows = self._all(
+            "SELECT purpose, verdict FROM verdicts WHERE program = ? AND (? IS NULL OR task_hash = ?) "
+            "ORDER BY rowid", [program, task_hash, task_hash],
+        )  # fmt: skip
+        return [(row[0], VERDICT.validate_json(row[1])) for row in rows]
+
+    def reply(self, key: CallKey, prompt: Prompt, call: Callable[[], Reply]) -> tuple[Reply, float]:
+        """The model's reply and the seconds that it took when it was paid for."""
+        where = list(key.model_dump().values())
+        row = self._one(
+            "SELECT reply, model, input_tokens, output_tokens, seconds FROM model_calls WHERE run = ? AND "
+            "branch = ? AND node = ? AND ordinal = ? AND role = ? AND prompt_hash = ?", where,
+        )  # fmt: skip
+        if row is not None:
+            text = unpacked(row[0])
+            return Reply(text=text, model=row[1], input_tokens=row[2], output_tokens=row[3]), row[4]
+        begun = self._clock()
+        reply = call()
+        seconds = self._clock() - begun
+        self._execute(
+            "INSERT OR REPLACE INTO model_calls (run, branch, node, ordinal, role, prompt_hash, template, "
+            "variables, reply, model, input_tokens, output_tokens, seconds, created) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, datetime('now'))",
+            [*where, prompt.template, packed(prompt.variables), packed(reply.text), reply.model,
+             reply.input_tokens, reply.output_tokens, seconds],
+        )  # fmt: skip
+        return reply, seconds
+
+    def baseline(self, run: str, make: Callable[[], str]) -> str:
+        """The run's baseline timings as JSON text, measured once per run."""
+        row = self._one("SELECT timings FROM baselines WHERE run = ?", [run])
+        if row is not None:
+            return str(row[0])
+        timings = make()
+        self._execute(
+            "INSERT OR IGNORE INTO baselines (run, timings, created) VALUES (?, ?, datetime('now'))",
+            [run, timings],
+        )
+        return timings
+
+    def keep(self, program: Program) -> str:
+        """The program is in the archive; returns its id."""
+        self._execute(
+            "INSERT OR IGNORE INTO programs (id, language, source, created) VALUES (?, ?, ?, datetime('now'))",
+            [program.id, program.language, program.source],
+        )
+        return program.id
+
+    def program(self, program_id: str) -> Program:
+        """The program of this id; KeyError when there is none."""
+        row = self._one("SELECT language, source FROM programs WHERE id = ?", [program_id])
+        if row is None:
+            raise KeyError(program_id)
+        return Program(language=row[0], source=row[1])
+
+    def record(self, run: str, branch: str, start: int, events: list[dict[str, Any]]) -> None:
+        """These events are in the log from position `start` on; recording them again changes nothing."""
+        rows = [
+            (run, branch, start + offset, event["round"], event["kind"], event["author"],
+             EVENT.dump_json(EVENT.validate_python(event)).decode())
+            for offset, event in enumerate(events)
+        ]  # fmt: skip
+        with self._lock, self._db.atomic():
+            self._db.conn.executemany(
+                "INSERT OR IGNORE INTO events (run, branch, seq, round, kind, author, event) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)", rows,
+            )  # fmt: skip
+
+    def event_count(self, run: str, branch: str) -> int:
+        """Length of a branch's log, its parents' part included."""
+        row = self._one("SELECT max(seq) + 1 FROM events WHERE run = ? AND branch = ?", [run, branch])
+        if row is not None and row[0] is not None:
+            return int(row[0])
+        parent = self._parent(run, branch)
+        return 0 if parent is None else parent[1]
+
+    def fork(self, run: str, parent: str, at: int) -> str:
+        """A branch that shares the parent's log up to position `at` and has no events yet; returns its name."""
+        unused = self._one(
+            "SELECT branch FROM branches AS b WHERE run = ? AND parent = ? AND at = ? AND NOT EXISTS "
+            "(SELECT 1 FROM events AS e WHERE e.run = b.run AND e.branch = b.branch AND e.seq >= b.at)",
+            [run, parent, at],
+        )
+        if unused is not None:
+            return str(unused[0])
+        row = self._one("SELECT count(*) FROM branches WHERE run = ?", [run])
+        name = f"fork{(row or [0])[0] + 1}"
+        self._execute(
+            "INSERT INTO branches (run, branch, parent, at) VALUES (?, ?, ?, ?)", [run, name, parent, at]
+        )
+        return name
+
+    def events(self, run: str, branch: str, end: int | None = None) -> list[Event]:
+        """A branch's log in order, with what it shares with its parents, up to position `end`."""
+        parent = self._parent(run, branch)
+        start = 0 if parent is None else parent[1]
+        shared: list[Event] = []
+        if parent is not None:
+            shared = self.events(run, parent[0], start if end is None else min(start, end))
+        rows = self._all(
+            "SELECT event FROM events WHERE run = ? AND branch = ? AND seq >= ? AND (? IS NULL OR seq < ?) "
+            "ORDER BY seq", [run, branch, start, end, end],
+        )  # fmt: skip
+        return shared + [EVENT.validate_json(row[0]) for row in rows]
+
+    def tried(self, run: str, branch: str, program: str) -> bool:
+        """Whether the program was an attempt of this branch or of what it shares with its parents."""
+        end: int | None = None
+        while True:
+            row = self._one(
+                "SELECT 1 FROM events WHERE run = ? AND branch = ? AND kind = 'attempt' "
+                "AND program = ? AND (? IS NULL OR seq < ?)", [run, branch, program, end, end],
+            )  # fmt: skip
+            if row is not None:
+                return True
+            parent = self._parent(run, branch)
+            if parent is None:
+                return False
+            branch, at = parent
+            end = at if end is None else min(at, end)
+
+    def save_run(self, run: str, summary: dict[str, Any]) -> None:
+        """The run's line in the list of runs; keys are columns of the table `runs`."""
+        columns = ", ".join(["run", *summary])
+        marks = ", ".join("?" for _ in range(len(summary) + 1))
+        changes = ", ".join(f"{key} = excluded.{key}" for key in summary)
+        self._execute(
+            f"INSERT INTO runs ({columns}, created, updated) VALUES ({marks}, datetime('now'), "
+            f"strftime('%Y-%m-%d %H:%M:%f', 'now')) ON CONFLICT (run) DO UPDATE SET {changes}, "
+            "updated = excluded.updated",
+            [run, *summary.values()],
+        )
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Every run, the newest first, with the number of its model calls."""
+        with self._lock:
+            return list(
+                self._db.query(
+                    "SELECT runs.*, (SELECT count(*) FROM model_calls WHERE model_calls.run = runs.run) "
+                    "AS model_calls FROM runs ORDER BY rowid DESC"
+                )
+            )
+
+    def _parent(self, run: str, branch: str) -> tuple[str, int] | None:
+        row = self._one("SELECT parent, at FROM branches WHERE run = ? AND branch = ?", [run, branch])
+        return None if row is None else (row[0], row[1])
+
+    def _one(self, sql: str, values: list[Any]) -> Any:
+        with self._lock:
+            return self._db.conn.execute(sql, values).fetchone()
+
+    def _all(self, sql: str, values: list[Any]) -> list[Any]:
+        with self._lock:
+            return self._db.conn.execute(sql, values).fetchall()
+
+    def _execute(self, sql: str, values: list[Any]) -> None:
+        with self._lock:
+            self._db.conn.execute(sql, values)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection in autocommit mode, write-ahead log, every commit on the disk before it returns."""
+    connection = sqlite3.connect(path, timeout=30, check_same_thread=False, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def _open(path: Path) -> Database:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = connect(path)
+        problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if problem != "ok":
+            raise sqlite3.DatabaseError(problem)
+        database = Database(connection)
+        MIGRATIONS.apply(database)
+    except OSError as error:
+        raise ArchiveError(
+            f"{path}: cannot be created ({error.strerror}); choose another with --db"
+        ) from None
+    except sqlite3.OperationalError as error:
+        raise ArchiveError(f"{path}: cannot be opened ({error}); choose another with --db") from None
+    except sqlite3.DatabaseError as error:
+        raise ArchiveError(
+            f"{path}: not a K-Search database, or damaged ({error}). The file was left as it is; "
+            "choose another with --db, or save what is left with `sqlite3 FILE .recover`"
+        ) from None
+    return database
+
+
+def packed(text: str) -> bytes:
+    """The text, compressed with zlib."""
+    return zlib.compress(text.encode(), 6)
+
+
+def unpacked(data: bytes) -> str:
+    """The text of `packed`."""
+    return zlib.decompress(data).decode()

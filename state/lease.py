@@ -1,0 +1,65 @@
+"""One process at a time on a run."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+class RunBusy(RuntimeError):
+    """Another process is working on this run; the message names it. Nothing was changed."""
+
+
+class Lease:
+    """A re-entrant lock on one run, shared by the threads of this process and by no other process.
+
+    The operating system drops it with the process, so a killed process leaves none behind.
+    """
+
+    def __init__(self, database: Path, run: str) -> None:
+        self._run = run
+        self._path = database.parent / "locks" / f"{database.name}.{run}"
+        self._mutex = threading.RLock()
+        self._depth = 0
+        self._file: int | None = None
+
+    def __enter__(self) -> Self:
+        """The lease is held. Raises RunBusy at once when another process holds it."""
+        self._mutex.acquire()
+        try:
+            if self._depth == 0:
+                self._file = self._take()
+            self._depth += 1
+        except BaseException:
+            self._mutex.release()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if self._depth == 0 and self._file is not None:
+            os.close(self._file)
+            self._file = None
+        self._mutex.release()
+
+    def _take(self) -> int:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(file, 64).decode(errors="replace").strip()
+            os.close(file)
+            raise RunBusy(
+                f"run {self._run} is being advanced by another process ({owner or 'unknown'}); "
+                "wait for it to stop, or stop it: nothing was changed here"
+            ) from None
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"pid {os.getpid()}".encode(), 0)
+        return file

@@ -1,0 +1,61 @@
+"""What a person chooses before a run; kept in the run's state, so that resuming needs no flags."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Approval = Literal["never", "prunes", "edits"]
+
+
+class RunInput(BaseModel):
+    """The form that starts a run: the fields most often changed. Every default runs as it is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    task: str = Field(default="int8_gemm", description="Name of a shipped task, or path of a task folder")
+    model: str = Field(default="playbook", description="playbook, openai:NAME or google_genai:NAME")
+    budget: int = Field(default=120, ge=1, description="B: number of verdicts to spend on attempts")
+    approve: Approval = Field(default="never", description="Which tree edits wait for a person's word")
+    advanced: dict[str, object] = Field(
+        default={}, description="Any other setting by name, e.g. stagnation, march, max_minutes"
+    )
+
+
+class Settings(BaseModel):
+    """Every choice of a run. Frozen once it has begun."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: str = "int8_gemm"
+    model: str = "playbook"
+    world_model: str | None = None
+    """Model for tree edits when it is not `model`."""
+    coder: str | None = None
+    """Model for programs when it is not `model`."""
+    budget: int = Field(default=120, ge=1)
+    """B: verdicts on attempts."""
+    stagnation: int = Field(default=7, ge=1)
+    """K: attempts without an improvement after which an intent is closed."""
+    min_improvement: float = Field(default=0.02, ge=0, allow_inf_nan=False)
+    """Relative gain in J below which a better score is a tie."""
+    approve: Approval = "never"
+    max_minutes: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Cap on the minutes spent in model calls and evaluations."""
+    seed_program: str | None = None
+    """Source text of a program to start from."""
+    march: str = Field(default="native", pattern=r"^[A-Za-z0-9_.+-]+$")
+    """Value of -march for the compiler."""
+    threads: int | None = Field(default=None, ge=1)
+    """OpenMP threads; None means one per core that this process may use."""
+
+    @property
+    def world_model_name(self) -> str:
+        """The model that edits the tree."""
+        return self.world_model or self.model
+
+    @property
+    def coder_name(self) -> str:
+        """The model that writes programs."""
+        return self.coder or self.model

@@ -1,0 +1,152 @@
+"""What the evaluator says about a program: one of six verdicts, each with the receipt of how it was reached."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Receipt(_Frozen):
+    """How a verdict was reached: enough to repeat the measurement and to doubt it."""
+
+    task: str
+    task_hash: str
+    program_id: str
+    evaluator: str
+    """Name and version of the evaluator."""
+    hardware: str
+    """Processor model and logical core count."""
+    isa: str
+    """Instruction set of the build: the -march value and the vector extensions it turned on."""
+    versions: dict[str, str]
+    """Compiler, torch, Python, kernel and operating system versions."""
+    compiler_flags: tuple[str, ...]
+    threads: int
+    """OpenMP threads given to the candidate and to the baseline alike."""
+    environment: dict[str, str]
+    """Variables that change timings: OMP_*, GLIBC_TUNABLES, ONEDNN_*, ATEN_*."""
+    seeds: tuple[int, ...] = ()
+    """Seeds of the inputs, in the order in which they were used."""
+    method: str = ""
+    """How time was taken, in one sentence."""
+    rounds: int = 0
+    """Interleaved timing rounds per workload."""
+    checks: tuple[str, ...] = ()
+    """The checks that ran and passed, by name."""
+    compile_s: float = 0.0
+    evaluate_s: float = 0.0
+    """Wall seconds beyond the compiler's own time."""
+
+
+class WorkloadTiming(_Frozen):
+    """One workload's latencies, both taken in the same interleaved rounds."""
+
+    workload: str
+    latency_us: float
+    baseline_us: float
+    baseline: str
+    """The PyTorch formulation that was timed (the strongest on this workload)."""
+    noise: float
+    """Relative standard error of the ratio baseline / candidate."""
+
+    @property
+    def speedup(self) -> float:
+        """Baseline latency over candidate latency."""
+        return self.baseline_us / self.latency_us
+
+
+class _Verdict(_Frozen):
+    receipt: Receipt | None = None
+    """None means that nothing vouches for this verdict: shown as "unverified"."""
+
+
+class Passed(_Verdict):
+    """The program is correct on every workload; s = 1."""
+
+    kind: Literal["passed"] = "passed"
+    timings: tuple[WorkloadTiming, ...]
+    noise: float
+    """Relative standard error of the score."""
+    drifted: bool = False
+    """The baseline still moved away from its stored latency after all retries."""
+
+    @property
+    def score(self) -> float:
+        """J = 100 * geometric mean over workloads of baseline latency / candidate latency."""
+        return objective(self.timings)
+
+
+class CompileError(_Verdict):
+    """The compiler refused the program."""
+
+    kind: Literal["compile_error"] = "compile_error"
+    message: str
+
+
+class Crashed(_Verdict):
+    """The candidate's process died, or ran out of its memory."""
+
+    kind: Literal["crashed"] = "crashed"
+    signal: str
+    """Signal name (SIGSEGV, SIGILL, ...), "exit" or "out_of_memory"."""
+    message: str
+
+
+class WrongResult(_Verdict):
+    """The outputs differ from the reference beyond the tolerance."""
+
+    kind: Literal["wrong_result"] = "wrong_result"
+    reason: Literal["mismatch", "nan", "unwritten"]
+    workload: str
+    message: str
+
+
+class TimedOut(_Verdict):
+    """The compiler or the candidate was stopped at its time limit."""
+
+    kind: Literal["timed_out"] = "timed_out"
+    stage: Literal["compile", "run"]
+    limit_s: float
+    message: str
+
+
+class Rejected(_Verdict):
+    """The program broke the rules of the measurement, whatever it computed."""
+
+    kind: Literal["rejected"] = "rejected"
+    reason: Literal["mutated_input", "out_of_bounds_write", "left_process", "clock_mismatch"]
+    message: str
+
+
+Verdict = Annotated[
+    Passed | CompileError | Crashed | WrongResult | TimedOut | Rejected, Field(discriminator="kind")
+]
+VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
+"""Parses a stored verdict; raises pydantic.ValidationError."""
+
+
+def objective(timings: tuple[WorkloadTiming, ...]) -> float:
+    """J in percent of the baseline's speed: 100 is as fast as the baseline, 200 twice as fast."""
+    logs = [math.log(timing.speedup) for timing in timings]
+    return 100.0 * math.exp(sum(logs) / len(logs))
+
+
+def score_of(verdict: Verdict) -> float:
+    """J(x) = s * 100 * geometric mean speed-up: 0 for anything that did not pass (paper, section 3.1)."""
+    return verdict.score if isinstance(verdict, Passed) else 0.0
+
+
+def summary(verdict: Verdict) -> str:
+    """One line for lists and logs."""
+    if isinstance(verdict, Passed):
+        unsure = ", baseline drifted" if verdict.drifted else ""
+        return f"passed, J {verdict.score:.1f} (noise {verdict.noise:.1%}{unsure})"
+    label = verdict.kind.replace("_", " ")
+    first = verdict.message.strip().splitlines()
+    return f"{label}: {first[0]}" if first else label
