@@ -21,7 +21,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from state.archive import connect
+from state.database import connect
 
 DEFAULT_DB = Path(".ksearch/ksearch.db")
 
@@ -146,9 +146,7 @@ def _refining(checkpoint: Checkpoint) -> bool:
     """Whether the checkpoint lies between two attempts of one action, with nothing to decide."""
     values = checkpoint["channel_values"]
     action = values.get("action")
-    return (
-        "branch:to:instantiate" in values and bool(action and action["attempts"]) and not values.get("parked")
-    )
+    return "branch:to:instantiate" in values and bool(action and action["attempts"]) and not values.get("parked")
 
 
 @asynccontextmanager

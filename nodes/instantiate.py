@@ -41,9 +41,7 @@ def instantiate(state: SearchState, services: Services) -> SearchState:
     action = Action.model_validate(state["action"])
     tree = SearchTree.model_validate(state["tree"])
     prompt = ask(_assignment(state, services, tree, action))
-    reply, thinking = services.ask(
-        state, "instantiate", state["attempts"], prompt, [HumanMessage(prompt.text)]
-    )
+    reply, thinking = services.ask(state, "instantiate", state["attempts"], prompt, [HumanMessage(prompt.text)])
     language = services.task.languages[0]
     program = parse_program(reply.text, services.task, language)
     try:
@@ -115,9 +113,7 @@ def _noise(verdict: Verdict) -> float:
     return verdict.noise if isinstance(verdict, Passed) else 0.0
 
 
-def _concluded(
-    state: SearchState, services: Services, tree: SearchTree, action: Action, tried: _Tried
-) -> SearchState:
+def _concluded(state: SearchState, services: Services, tree: SearchTree, action: Action, tried: _Tried) -> SearchState:
     standing = None if action.program is None else (action.score, action.noise)
     improved = improves(tried.score, tried.noise, standing, services.settings.min_improvement)
     changes: dict[str, object] = {

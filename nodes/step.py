@@ -81,9 +81,7 @@ def _caught_up(state: SearchState, services: Services) -> SearchState:
 
 def _overwritten(state: SearchState, services: Services) -> SearchState:
     """A tree that was written over: back to the log's tree, the differences as a person's edits."""
-    tree = logged_tree(
-        services.archive, services.run, state["branch"], services.task.title, state["event_count"]
-    )
+    tree = logged_tree(services.archive, services.run, state["branch"], services.task.title, state["event_count"])
     edits, refused = differences(tree, state["tree"])
     return {
         **with_tree(tree),
@@ -130,9 +128,7 @@ def _difference(ours: TreeNode, theirs: TreeNode) -> tuple[Edit | None, str | No
     free = {*_EDITABLE, "intent", "status"}
     changed = sorted(key for key in TreeNode.model_fields if getattr(ours, key) != getattr(theirs, key))
     locked = [key for key in changed if key not in free]
-    reason = (
-        f"{ours.id}: {', '.join(locked)} cannot be edited; the search alone writes it" if locked else None
-    )
+    reason = f"{ours.id}: {', '.join(locked)} cannot be edited; the search alone writes it" if locked else None
     if ours.status != theirs.status and theirs.status == "pruned":
         return Prune(author="person", node=ours.id, evidence=theirs.evidence or "pruned by a person"), reason
     if ours.status != theirs.status and (ours.status, theirs.status) != ("pruned", "open"):

@@ -61,9 +61,7 @@ def _situation(state: SearchState, services: Services) -> Situation:
 def baseline_line(state: SearchState) -> str:
     """The strongest formulation of each workload, in one line."""
     rows = [BaselineTiming.model_validate(row) for row in state["baseline"]]
-    return "; ".join(
-        f"{row.workload}: {row.strongest} {row.latency_us[row.strongest]:.0f} us" for row in rows
-    )
+    return "; ".join(f"{row.workload}: {row.strongest} {row.latency_us[row.strongest]:.0f} us" for row in rows)
 
 
 def _detail(state: SearchState, services: Services, outcome: Outcome | None) -> str:

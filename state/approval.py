@@ -75,8 +75,7 @@ def request(pending: Pending, tree: SearchTree, problem: str | None = None) -> A
         "pending": pending.digest,
         "problem": problem,
         "action_requests": [
-            {"name": edit.kind, "args": _args(edit), "description": describe(edit, tree)}
-            for edit in pending.edits
+            {"name": edit.kind, "args": _args(edit), "description": describe(edit, tree)} for edit in pending.edits
         ],
         "review_configs": [
             {"action_name": name, "allowed_decisions": ["approve", "edit", "reject"]}
@@ -92,9 +91,7 @@ def describe(edit: Edit, tree: SearchTree) -> str:
         return f"insert {edit.title!r} below {_named(tree, edit.parent)} with V {edit.priority:g}{why}"
     if edit.kind == "prune":
         return f"prune {_named(tree, edit.node)}{why}"
-    changes = [
-        f"{name} to {value!r}" for name, value in _args(edit).items() if name not in ("node", "evidence")
-    ]
+    changes = [f"{name} to {value!r}" for name, value in _args(edit).items() if name not in ("node", "evidence")]
     return f"update {_named(tree, edit.node)}: {', '.join(changes) or 'no change'}{why}"
 
 
@@ -107,9 +104,7 @@ def apply_answer(pending: Pending, reply: object) -> Answer:
         place = ".".join(str(part) for part in first["loc"]) or "answer"
         raise ValueError(f"{place}: {first['msg']}") from None
     if response.pending is not None and response.pending != pending.digest:
-        raise ValueError(
-            f"stale: it answers the edits {response.pending}, but {pending.digest} are pending now"
-        )
+        raise ValueError(f"stale: it answers the edits {response.pending}, but {pending.digest} are pending now")
     if len(response.decisions) != len(pending.edits):
         raise ValueError(f"{len(response.decisions)} decisions for {len(pending.edits)} edits")
     edits: list[Edit] = []
@@ -132,9 +127,7 @@ def _edited(edit: Edit, decision: _Decision, index: int) -> Edit:
     name = decision.edited_action.name or edit.kind
     before = edit.model_dump(mode="json") if name == edit.kind else {}
     try:
-        return EDIT.validate_python(
-            {**before, **decision.edited_action.args, "kind": name, "author": "person"}
-        )
+        return EDIT.validate_python({**before, **decision.edited_action.args, "kind": name, "author": "person"})
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -6,28 +6,21 @@ made, committed, and then returned. So a process killed at any moment repeats at
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
-from sqlite_utils import Database
 
+from state.database import open_database, packed, unpacked
 from state.edits import EVENT, Event
 from state.program import Program
-from state.schema import MIGRATIONS
 from state.verdict import VERDICT, Verdict
 
 Purpose = Literal["attempt", "seed", "confirm", "held_out"]
 Clock = Callable[[], float]
-
-
-class ArchiveError(RuntimeError):
-    """The database cannot be opened or is not ours; the message names the file and what to do."""
 
 
 class _Frozen(BaseModel):
@@ -82,7 +75,7 @@ class Archive:
         self.path = path
         self._clock = clock
         self._lock = threading.RLock()
-        self._db = _open(path)
+        self._db = open_database(path)
 
     def close(self) -> None:
         """The connection is closed; everything was committed as it happened."""
@@ -200,9 +193,7 @@ class Archive:
             return str(unused[0])
         row = self._one("SELECT count(*) FROM branches WHERE run = ?", [run])
         name = f"fork{(row or [0])[0] + 1}"
-        self._execute(
-            "INSERT INTO branches (run, branch, parent, at) VALUES (?, ?, ?, ?)", [run, name, parent, at]
-        )
+        self._execute("INSERT INTO branches (run, branch, parent, at) VALUES (?, ?, ?, ?)", [run, name, parent, at])
         return name
 
     def events(self, run: str, branch: str, end: int | None = None) -> list[Event]:
@@ -271,44 +262,3 @@ class Archive:
     def _execute(self, sql: str, values: list[Any]) -> None:
         with self._lock:
             self._db.conn.execute(sql, values)
-
-
-def connect(path: Path) -> sqlite3.Connection:
-    """A connection in autocommit mode, write-ahead log, every commit on the disk before it returns."""
-    connection = sqlite3.connect(path, timeout=30, check_same_thread=False, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    return connection
-
-
-def _open(path: Path) -> Database:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        connection = connect(path)
-        problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if problem != "ok":
-            raise sqlite3.DatabaseError(problem)
-        database = Database(connection)
-        MIGRATIONS.apply(database)
-    except OSError as error:
-        raise ArchiveError(
-            f"{path}: cannot be created ({error.strerror}); choose another with --db"
-        ) from None
-    except sqlite3.OperationalError as error:
-        raise ArchiveError(f"{path}: cannot be opened ({error}); choose another with --db") from None
-    except sqlite3.DatabaseError as error:
-        raise ArchiveError(
-            f"{path}: not a K-Search database, or damaged ({error}). The file was left as it is; "
-            "choose another with --db, or save what is left with `sqlite3 FILE .recover`"
-        ) from None
-    return database
-
-
-def packed(text: str) -> bytes:
-    """The text, compressed with zlib."""
-    return zlib.compress(text.encode(), 6)
-
-
-def unpacked(data: bytes) -> str:
-    """The text of `packed`."""
-    return zlib.decompress(data).decode()

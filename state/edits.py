@@ -195,9 +195,7 @@ def _update(tree: SearchTree, event: Update) -> tuple[SearchTree, Event]:
     if not changes and not event.revive:
         raise _Refused("it changes nothing")
     effective = event.model_copy(
-        update={
-            key: value for key, value in changes.items() if key in ("priority", "confidence", "difficulty")
-        }
+        update={key: value for key, value in changes.items() if key in ("priority", "confidence", "difficulty")}
     )
     return tree.replaced(node.model_copy(update=changes)), effective
 

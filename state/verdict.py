@@ -124,9 +124,7 @@ class Rejected(_Verdict):
     message: str
 
 
-Verdict = Annotated[
-    Passed | CompileError | Crashed | WrongResult | TimedOut | Rejected, Field(discriminator="kind")
-]
+Verdict = Annotated[Passed | CompileError | Crashed | WrongResult | TimedOut | Rejected, Field(discriminator="kind")]
 VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 """Parses a stored verdict; raises pydantic.ValidationError."""
 

@@ -35,8 +35,7 @@ class HashEvaluator:
 
     def baseline(self) -> tuple[BaselineTiming, ...]:
         return tuple(
-            BaselineTiming(workload=w.name, latency_us={"eager": 100.0}, strongest="eager")
-            for w in self.task.workloads
+            BaselineTiming(workload=w.name, latency_us={"eager": 100.0}, strongest="eager") for w in self.task.workloads
         )
 
     def use_baseline(self, timings: tuple[BaselineTiming, ...]) -> None:

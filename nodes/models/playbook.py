@@ -33,9 +33,7 @@ class PlaybookModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None, **kwargs: Any,
     ) -> ChatResult:  # fmt: skip
         text = messages[0].text
-        reply = (
-            _Planner(self.playbook, text).reply() if "# The tree" in text else _program(self.playbook, text)
-        )
+        reply = _Planner(self.playbook, text).reply() if "# The tree" in text else _program(self.playbook, text)
         return ChatResult(generations=[ChatGeneration(message=AIMessage(reply))])
 
 
@@ -100,9 +98,7 @@ class _Planner:
             return []
         score, before = node.get("J"), self._score_before(node)
         outcome = "failed" if score is None else "improved" if score > before else "not_improved"
-        return [
-            rule for rule in self.book.rules if rule.after == intent.key and rule.when in ("always", outcome)
-        ]
+        return [rule for rule in self.book.rules if rule.after == intent.key and rule.when in ("always", outcome)]
 
     def _score_before(self, node: dict[str, Any]) -> float:
         parent = self.by_id.get(node["parent"] or "")
@@ -117,9 +113,7 @@ class _Planner:
         for key, priority in rule.set.items():
             node = self._node(key)
             if node is not None and node["status"] == "open" and node["V"] != priority:
-                edits.append(
-                    {"kind": "update", "node": node["id"], "priority": priority, "evidence": rule.reason}
-                )
+                edits.append({"kind": "update", "node": node["id"], "priority": priority, "evidence": rule.reason})
         for key in rule.prune:
             node = self._node(key)
             if node is not None and node["status"] == "open":

@@ -1,0 +1,55 @@
+"""The one SQLite file: how it is opened, and how long texts lie in it."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from state.schema import MIGRATIONS
+
+
+class ArchiveError(RuntimeError):
+    """The database cannot be opened or is not ours; the message names the file and what to do."""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection in autocommit mode, write-ahead log, every commit on the disk before it returns."""
+    connection = sqlite3.connect(path, timeout=30, check_same_thread=False, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def open_database(path: Path) -> Database:
+    """The database with its tables up to date. Raises ArchiveError; then the file is as it was."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = connect(path)
+        problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if problem != "ok":
+            raise sqlite3.DatabaseError(problem)
+        database = Database(connection)
+        MIGRATIONS.apply(database)
+    except OSError as error:
+        raise ArchiveError(f"{path}: cannot be created ({error.strerror}); choose another with --db") from None
+    except sqlite3.OperationalError as error:
+        raise ArchiveError(f"{path}: cannot be opened ({error}); choose another with --db") from None
+    except sqlite3.DatabaseError as error:
+        raise ArchiveError(
+            f"{path}: not a K-Search database, or damaged ({error}). The file was left as it is; "
+            "choose another with --db, or save what is left with `sqlite3 FILE .recover`"
+        ) from None
+    return database
+
+
+def packed(text: str) -> bytes:
+    """The text, compressed with zlib."""
+    return zlib.compress(text.encode(), 6)
+
+
+def unpacked(data: bytes) -> str:
+    """The text of `packed`."""
+    return zlib.decompress(data).decode()

@@ -1,0 +1,70 @@
+"""The candidate's own process: loads one shared object and calls it on command.
+
+Run as a script by a bare interpreter (-I -S); imports nothing of the project and little of the standard
+library. Its arguments are the control socket and the process that must stay its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import resource
+import signal
+import sys
+import time
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Serves until the control socket is closed or the shared object ends the process."""
+    control, parent = int(sys.argv[1]), int(sys.argv[2])
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        return
+    setup = json.loads(os.read(control, 1 << 17))
+    arena = mmap.mmap(setup["arena"], setup["size"])
+    if setup["huge_pages"]:
+        arena.madvise(mmap.MADV_HUGEPAGE)
+    touched = sum(arena[offset] for offset in range(0, setup["size"], mmap.PAGESIZE))
+    _limit(setup)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(arena))
+    calls = [_arguments(base, call) for call in setup["calls"]]
+    try:
+        function = getattr(ctypes.CDLL(setup["library"]), setup["entry_point"])
+    except (OSError, AttributeError) as error:
+        os.write(control, b"cannot load: " + str(error).encode()[:4000])
+        return
+    function.restype = None
+    os.write(control, b"ready %d" % (touched & 1))
+    _serve(control, function, calls)
+
+
+def _limit(setup: dict[str, Any]) -> None:
+    with open("/proc/self/statm", "rb") as file:
+        mapped = int(file.read().split()[0]) * mmap.PAGESIZE
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + setup["memory"], mapped + setup["memory"]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (setup["file_size"], setup["file_size"]))
+
+
+def _arguments(base: int, call: dict[str, Any]) -> list[Any]:
+    pointers: list[Any] = [ctypes.c_void_p(base + offset) for offset in call["offsets"]]
+    return pointers + [ctypes.c_int64(dim) for dim in call["dims"]]
+
+
+def _serve(control: int, function: Any, calls: list[list[Any]]) -> None:
+    clock = time.perf_counter_ns
+    while request := os.read(control, 64):
+        arguments = calls[int(request)]
+        began = clock()
+        function(*arguments)
+        ended = clock()
+        os.write(control, b"%d" % (ended - began))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""One evaluation inside the trusted process: checks, then interleaved timing rounds. Standard library and torch only."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tasks.arena import Arena
+from tasks.checks import Tolerance, close, compare, inspect
+from tasks.isolation import wait_until_quiet
+from tasks.problem import Load, Problem, Tensors
+from tasks.race import new_seed, spark, timed, warm
+from tasks.runner import Call, Fault, Runner
+from tasks.timing import Estimate, Pair, believed, drift, estimate, grossly_short, score_noise
+
+_MIN_ROUNDS = 3
+_QUIET_S = 0.02
+_SLOW_US = 100_000.0
+"""A candidate this slow has its first call counted as a round."""
+_DRIFT = 0.25
+_RETRIES = 3
+_CHECKS = ("outputs against reference", "outputs of every timed call", "unwritten outputs", "NaN", "inputs unchanged",
+           "guard zones", "no process left", "clocks agree")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an evaluation is to do."""
+
+    library: str
+    folder: str
+    strongest: dict[str, str]
+    """Formulation to measure against, per workload; its keys are the workloads to run."""
+    stored_us: dict[str, float]
+    rounds: int
+    budget_s: float
+    """Seconds for timing rounds beyond the least number of them."""
+
+
+@dataclass
+class _Track:
+    """What is known of one workload so far."""
+
+    load: Load
+    formulation: str
+    stored_us: float
+    pairs: list[Pair] = field(default_factory=list)
+    short: int = 0
+    """Timed calls in which the candidate's clock fell grossly short of the wall clock."""
+    rounds: int = 0
+    previous: Tensors = field(default_factory=dict)
+    """Expected outputs of the call before the last one."""
+    best: Estimate | None = None
+
+    def drift(self) -> float:
+        assert self.best is not None
+        return drift(self.best.baseline_us, self.stored_us)
+
+
+class Measurement:
+    """Checks and times one candidate on some workloads of a problem."""
+
+    def __init__(self, problem: Problem, plan: Plan, warmed: set[tuple[str, str]]) -> None:
+        self.seeds: list[int] = []
+        self._problem = problem
+        self._plan = plan
+        self._warmed = warmed
+        self._tolerance = Tolerance(problem.atol, problem.rtol)
+        self._tracks = [
+            _Track(problem.loads[name], formulation, plan.stored_us[name])
+            for name, formulation in plan.strongest.items()
+        ]
+
+    def run(self) -> dict[str, Any]:
+        """The plain verdict, with seeds, rounds and checks; no process is left. ProblemError passes through."""
+        began = time.monotonic()
+        self._arena = Arena(list(self._problem.loads.values()))
+        self._runner = Runner(self._problem, self._arena, self._plan.folder)
+        try:
+            self._runner.load(self._plan.library)
+            for track in self._tracks:
+                self._check(track)
+            verdict = self._timed_verdict()
+        except Fault as fault:
+            verdict = fault.verdict
+        finally:
+            self._runner.close()
+            self._arena.close()
+        passed = verdict["kind"] == "passed"
+        return {
+            "verdict": verdict,
+            "seeds": self.seeds,
+            "rounds": min(track.rounds for track in self._tracks),
+            "checks": list(_CHECKS) if passed else [],
+            "seconds": time.monotonic() - began,
+        }
+
+    def _check(self, track: _Track) -> None:
+        """The first call on a workload agrees with the reference, and the baseline is warm."""
+        load = track.load
+        inputs = self._inputs(load)
+        call = self._call(track, inputs)
+        expected = self._problem.reference(load, inputs)
+        self._compare(track, expected, self._tolerance)
+        track.previous = expected
+        if (load.name, track.formulation) not in self._warmed:
+            warm(self._problem, load, track.formulation, inputs)
+            self._warmed.add((load.name, track.formulation))
+        if call.own_us > _SLOW_US:
+            baseline_us, _ = self._baseline(track, inputs)
+            self._note(track, call, baseline_us)
+
+    def _inputs(self, load: Load) -> Tensors:
+        self.seeds.append(new_seed())
+        return self._problem.inputs(load, self.seeds[-1])
+
+    def _call(self, track: _Track, inputs: Tensors) -> Call:
+        """One call of the candidate on these inputs; guards and inputs are intact."""
+        self._arena.write(track.load, inputs)
+        wait_until_quiet(_QUIET_S)
+        call = self._runner.call(track.load.name)
+        inspect(self._arena, track.load, inputs)
+        return call
+
+    def _baseline(self, track: _Track, inputs: Tensors) -> tuple[float, Tensors]:
+        spark()
+        latency_us, result = timed(self._problem, track.formulation, inputs)
+        return latency_us, self._problem.named(track.formulation, track.load, result)
+
+    def _note(self, track: _Track, call: Call, baseline_us: float) -> None:
+        track.pairs.append(Pair(believed(call.own_us, call.wall_us), baseline_us))
+        track.short += grossly_short(call.own_us, call.wall_us)
+        track.rounds += 1
+
+    def _round(self, track: _Track) -> None:
+        """One call on each side on the same fresh inputs, in alternating order; outputs are compared."""
+        inputs = self._inputs(track.load)
+        if track.rounds % 2:
+            baseline_us, expected = self._baseline(track, inputs)
+            call = self._call(track, inputs)
+        else:
+            call = self._call(track, inputs)
+            baseline_us, expected = self._baseline(track, inputs)
+        self._compare(track, expected, self._tolerance.doubled())
+        track.previous = expected
+        self._note(track, call, baseline_us)
+
+    def _compare(self, track: _Track, expected: Tensors, tolerance: Tolerance) -> None:
+        if not track.previous:
+            compare(self._arena, track.load, expected, tolerance, "first call on this workload")
+            return
+        try:
+            compare(self._arena, track.load, expected, tolerance, "a later call, on fresh inputs; the first was right")
+        except Fault as fault:
+            outputs = self._arena.outputs(track.load)
+            if all(close(outputs[name], old.to(outputs[name].dtype), tolerance) for name, old in track.previous.items()):
+                fault.verdict["message"] += (
+                    "\nThe outputs are those of the call before, on other inputs: nothing that was computed from "
+                    "the contents of earlier inputs may be reused"
+                )
+            raise
+
+    def _rounds(self, tracks: list[_Track]) -> None:
+        """Enough rounds of each workload, interleaved: as many as fit into the budget, at least three."""
+        deadline = time.monotonic() + self._plan.budget_s
+        for track in tracks:
+            if track.rounds > 1:
+                track.pairs.clear()
+        while min(len(track.pairs) for track in tracks) < self._plan.rounds:
+            enough = min(len(track.pairs) for track in tracks) >= _MIN_ROUNDS
+            if enough and time.monotonic() > deadline:
+                return
+            for track in tracks:
+                if not (time.monotonic() > deadline and len(track.pairs) >= _MIN_ROUNDS):
+                    self._round(track)
+
+    def _timed_verdict(self) -> dict[str, Any]:
+        pending = self._tracks
+        for _ in range(1 + _RETRIES):
+            self._rounds(pending)
+            for track in pending:
+                _keep_steadier(track)
+            pending = [track for track in pending if track.drift() > _DRIFT]
+            if not pending:
+                break
+        for track in self._tracks:
+            if 2 * track.short > track.rounds:
+                raise Fault(
+                    kind="rejected", reason="clock_mismatch",
+                    message=f"the time that the program's process reported on workload {track.load.name!r} is less than "
+                    "half of the wall-clock time in most rounds",
+                )  # fmt: skip
+        return self._passed({track.load.name for track in pending})
+
+    def _passed(self, drifted: set[str]) -> dict[str, Any]:
+        timings = []
+        for track in self._tracks:
+            assert track.best is not None
+            widened = max(2 * track.best.noise, track.drift() / 4)
+            timings.append({
+                "workload": track.load.name,
+                "latency_us": track.best.latency_us,
+                "baseline_us": track.best.baseline_us,
+                "baseline": track.formulation,
+                "noise": widened if track.load.name in drifted else track.best.noise,
+            })  # fmt: skip
+        noise = score_noise([timing["noise"] for timing in timings])
+        return {"kind": "passed", "timings": timings, "noise": noise, "drifted": bool(drifted)}
+
+
+def _keep_steadier(track: _Track) -> None:
+    """Of this attempt's estimate and the earlier one, the one whose baseline is nearer to the stored latency."""
+    earlier, fresh = track.best, estimate(track.pairs)
+    track.best = fresh
+    if earlier is not None and drift(earlier.baseline_us, track.stored_us) < track.drift():
+        track.best = earlier
+
+
+def measure(problem: Problem, request: dict[str, Any], warmed: set[tuple[str, str]]) -> dict[str, Any]:
+    """The reply to an evaluation request."""
+    with torch.inference_mode():
+        return Measurement(problem, Plan(**request), warmed).run()

@@ -1,0 +1,152 @@
+"""A task as the trusted process sees it: plain data and the functions of its reference.py. Standard library and torch only."""
+
+from __future__ import annotations
+
+import importlib.util
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+Tensors = dict[str, torch.Tensor]
+
+
+class ProblemError(Exception):
+    """The task's own files are at fault; the message names the file and the function or key."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One tensor under one workload's dimensions."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the contiguous tensor."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Load:
+    """One workload with its tensors."""
+
+    name: str
+    dims: dict[str, int]
+    inputs: tuple[Spec, ...]
+    outputs: tuple[Spec, ...]
+
+
+class Problem:
+    """The functions of reference.py under the promises of task.toml; every call is checked."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.file = Path(data["reference"])
+        self.manifest = Path(data["manifest"])
+        self.entry_point: str = data["entry_point"]
+        self.dims: tuple[str, ...] = tuple(data["dims"])
+        self.atol: float = data["atol"]
+        self.rtol: float = data["rtol"]
+        self.call_s: float = data["call_s"]
+        self.memory_mb: int = data["memory_mb"]
+        self.baselines: tuple[str, ...] = tuple(data["baselines"])
+        self.loads = {item["name"]: _load(item) for item in data["workloads"]}
+        self._module = _import(self.file)
+
+    def inputs(self, load: Load, seed: int) -> Tensors:
+        """Fresh inputs of a workload, contiguous, as task.toml promises them."""
+        generator = torch.Generator().manual_seed(seed)
+        made = self._call("make_inputs", generator, **load.dims)
+        names = [spec.name for spec in load.inputs]
+        if not isinstance(made, dict) or sorted(made) != sorted(names):
+            raise ProblemError(f"{self.file}: make_inputs: must return a dict with exactly the keys {names}")
+        tensors = {}
+        for spec in load.inputs:
+            self._fits(spec, made[spec.name], "inputs", "make_inputs", load)
+            tensors[spec.name] = made[spec.name].contiguous()
+        return tensors
+
+    def reference(self, load: Load, inputs: Tensors) -> Tensors:
+        """The expected outputs; ProblemError where they disagree with task.toml."""
+        outputs = self.formulation("reference", load, inputs)
+        for spec in load.outputs:
+            self._fits(spec, outputs[spec.name], "outputs", "reference", load)
+        return outputs
+
+    def formulation(self, function: str, load: Load, inputs: Tensors) -> Tensors:
+        """The outputs of one formulation by name; ProblemError when it raises or returns too few."""
+        return self.named(function, load, self._call(function, **inputs))
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """The bare function of reference.py, for timing."""
+        found: Callable[..., Any] = getattr(self._module, name)
+        return found
+
+    def named(self, function: str, load: Load, result: Any) -> Tensors:
+        """The tensors that a formulation returned, by output name."""
+        values = (result,) if isinstance(result, torch.Tensor) else result
+        if not isinstance(values, (tuple, list)) or len(values) != len(load.outputs):
+            raise ProblemError(
+                f"{self.file}: {function}: must return {len(load.outputs)} tensor(s), in order of [[outputs]]"
+            )
+        return {spec.name: value for spec, value in zip(load.outputs, values, strict=True)}
+
+    def _call(self, function: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self.function(function)(*args, **kwargs)
+        except (Exception, SystemExit) as error:
+            raise ProblemError(f"{self.file}: {function}: {_reason(error, self.file)}") from None
+
+    def _fits(self, spec: Spec, value: Any, table: str, function: str, load: Load) -> None:
+        if not isinstance(value, torch.Tensor):
+            raise ProblemError(f"{self.file}: {function}: {spec.name} is no tensor")
+        if tuple(value.shape) != spec.shape:
+            raise ProblemError(
+                f"{self.manifest}: {table}.{spec.name}.shape: says {list(spec.shape)} on workload {load.name!r}, "
+                f"but {function} returns {list(value.shape)}"
+            )
+        if value.dtype != spec.dtype:
+            raise ProblemError(
+                f"{self.manifest}: {table}.{spec.name}.dtype: says {_dtype_name(spec.dtype)}, "
+                f"but {function} returns {_dtype_name(value.dtype)}"
+            )
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _load(item: dict[str, Any]) -> Load:
+    def specs(table: str) -> tuple[Spec, ...]:
+        return tuple(Spec(t["name"], getattr(torch, t["dtype"]), tuple(t["shape"])) for t in item[table])
+
+    return Load(item["name"], item["dims"], specs("inputs"), specs("outputs"))
+
+
+def _import(file: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ksearch_reference", file)
+    if spec is None or spec.loader is None:
+        raise ProblemError(f"{file}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise ProblemError(f"{file}: import: {_reason(error, file)}") from None
+    return module
+
+
+def _reason(error: BaseException, file: Path) -> str:
+    """The exception in one line, with the line of reference.py that raised it."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    where = f" (line {lines[-1]})" if lines else ""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else 'no message'}{where}"

@@ -1,0 +1,112 @@
+"""A race of PyTorch formulations: which one a candidate has to beat on a workload. Standard library and torch only."""
+
+from __future__ import annotations
+
+import os
+import time
+from statistics import median
+from typing import Any
+
+import torch
+
+from tasks.arena import same_bytes
+from tasks.checks import Tolerance, close
+from tasks.problem import Load, Problem, ProblemError, Tensors
+
+_ROUNDS = 9
+_MIN_ROUNDS = 3
+_BUDGET_S = 1.5
+_WARM_CALLS = 3
+_HOPELESS = 2.5
+"""A formulation this many times slower than the fastest is timed no further."""
+
+
+def new_seed() -> int:
+    """A seed that nobody can foresee."""
+    return int.from_bytes(os.urandom(6), "little")
+
+
+def timed(problem: Problem, function: str, inputs: Tensors) -> tuple[float, Any]:
+    """Latency in microseconds of one call of a formulation, and what it returned."""
+    formulation = problem.function(function)
+    began = time.perf_counter_ns()
+    result = formulation(**inputs)
+    return (time.perf_counter_ns() - began) / 1000, result
+
+
+def race(problem: Problem, load: Load) -> dict[str, Any]:
+    """The plain fields of a BaselineTiming; ProblemError when no formulation is both right and able to run."""
+    inputs = problem.inputs(load, new_seed())
+    expected = _reference(problem, load, inputs)
+    errors: dict[str, str] = {}
+    for function in problem.baselines:
+        fault = _unfit(problem, load, function, (inputs, expected))
+        if fault:
+            errors[function] = fault
+    runners = [function for function in problem.baselines if function not in errors]
+    if not runners:
+        reasons = "; ".join(f"{function}: {reason}" for function, reason in errors.items())
+        raise ProblemError(f"{problem.file}: baselines: none can be used on workload {load.name!r}: {reasons}")
+    latencies = _rounds(problem, load, runners)
+    strongest = min(latencies, key=lambda function: latencies[function])
+    return {"workload": load.name, "latency_us": latencies, "strongest": strongest, "errors": errors}
+
+
+def warm(problem: Problem, load: Load, function: str, inputs: Tensors) -> None:
+    """What a first call sets up (torch.compile, caches) is set up; ProblemError when the formulation raises."""
+    for _ in range(_WARM_CALLS):
+        problem.formulation(function, load, inputs)
+
+
+def _reference(problem: Problem, load: Load, inputs: Tensors) -> Tensors:
+    before = {name: tensor.clone() for name, tensor in inputs.items()}
+    expected = problem.reference(load, inputs)
+    for name, tensor in inputs.items():
+        if not same_bytes(tensor, before[name]):
+            raise ProblemError(f"{problem.file}: reference: changes its input {name!r}")
+    return expected
+
+
+def _unfit(problem: Problem, load: Load, function: str, known: tuple[Tensors, Tensors]) -> str:
+    """Why a formulation cannot be a baseline here; empty when it can. Warm afterwards."""
+    inputs, expected = known
+    own = {name: tensor.clone() for name, tensor in inputs.items()}
+    tolerance = Tolerance(problem.atol, problem.rtol)
+    try:
+        outputs = problem.formulation(function, load, own)
+        warm(problem, load, function, own)
+    except ProblemError as error:
+        return str(error)
+    for name, tensor in own.items():
+        if not same_bytes(tensor, inputs[name]):
+            return f"changes its input {name!r}"
+    for name, want in expected.items():
+        got = outputs[name]
+        if got.shape != want.shape:
+            return f"{name} has shape {list(got.shape)} instead of {list(want.shape)}"
+        if not close(got.contiguous(), want, tolerance):
+            worst = float((got.double() - want.double()).abs().max())
+            return f"{name} disagrees with the reference by up to {worst:.4g} (tolerance {tolerance})"
+    return ""
+
+
+def _rounds(problem: Problem, load: Load, runners: list[str]) -> dict[str, float]:
+    """Median latency of each formulation over interleaved rounds, each round on fresh inputs."""
+    samples: dict[str, list[float]] = {function: [] for function in runners}
+    began = time.monotonic()
+    for index in range(_ROUNDS):
+        if index >= _MIN_ROUNDS and time.monotonic() - began > _BUDGET_S:
+            break
+        inputs = problem.inputs(load, new_seed())
+        best = min((median(taken) for taken in samples.values() if taken), default=float("inf"))
+        for function in runners[index % len(runners) :] + runners[: index % len(runners)]:
+            if index >= _MIN_ROUNDS and median(samples[function]) > _HOPELESS * best:
+                continue
+            spark()
+            samples[function].append(timed(problem, function, inputs)[0])
+    return {function: median(taken) for function, taken in samples.items()}
+
+
+def spark() -> None:
+    """The OpenMP threads of this process are awake, as they are in the middle of a model."""
+    torch.ones(torch.get_num_threads() << 15).mul_(2.0)
