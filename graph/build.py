@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import START, StateGraph
 
-from graph.services import live_services
+from graph.services import LiveServices
 from nodes.approve import approve
 from nodes.co_evolve import co_evolve
 from nodes.finish import finish
@@ -50,7 +50,7 @@ def after_co_evolve(state: SearchState) -> Literal["co_evolve", "approve"]:
 
 def after_finish(state: SearchState) -> Literal["finish", "__end__"]:
     """Again while the evaluator is away."""
-    return "finish" if state["parked"] else END
+    return "finish" if state["parked"] else "__end__"
 
 
 def build_graph(factory: ServicesFactory) -> StateGraph[SearchState, None, RunInput, SearchState]:
@@ -69,5 +69,5 @@ def build_graph(factory: ServicesFactory) -> StateGraph[SearchState, None, RunIn
     return typed
 
 
-graph = build_graph(live_services()).compile().with_config(recursion_limit=RECURSION_LIMIT)
+graph = build_graph(LiveServices()).compile().with_config(recursion_limit=RECURSION_LIMIT)
 """For `langgraph dev`, which brings its own saver."""

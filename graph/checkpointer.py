@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
+import threading
 import zlib
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
-    SerializerProtocol,
 )
+from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
@@ -29,6 +32,13 @@ DEFAULT_DB = Path(".ksearch/ksearch.db")
 def database_path() -> Path:
     """The database that KSEARCH_DB names, or the default below the current folder."""
     return Path(os.environ.get("KSEARCH_DB", DEFAULT_DB))
+
+
+_Place = tuple[str, str, str | None]
+"""Thread, namespace and id of a checkpoint."""
+_AT = "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+_DROP_CHECKPOINT = f"DELETE FROM checkpoints {_AT} AND json_extract(CAST(metadata AS TEXT), '$.refining')"
+_DROP_WRITES = f"DELETE FROM writes {_AT}"
 
 
 class StaleCheckpoint(RuntimeError):
@@ -56,57 +66,73 @@ class Saver(SqliteSaver):
     """A saver that keeps every decision, drops refine checkpoints that another has followed, and refuses to
     write behind a newer checkpoint. Its asynchronous methods run the synchronous ones in a thread."""
 
+    lock: Any
+
     def __init__(self, path: Path) -> None:
         """Opens or creates the checkpoint tables. Raises sqlite3.DatabaseError when the file is damaged."""
         super().__init__(connect(path), serde=CompressedSerializer())
+        self.lock = threading.RLock()
         self.setup()
 
     def close(self) -> None:
         """The connection is closed."""
         self.conn.close()
 
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        """A cursor whose writes are all in the file afterwards, or none; inside another one it joins that one.
+
+        The connection is in autocommit mode: without this a kill would leave half of what belongs together.
+        """
+        with self.lock, closing(self.conn.cursor()) as cursor:
+            if not transaction or self.conn.in_transaction:
+                yield cursor
+                return
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                yield cursor
+            except BaseException:
+                cursor.execute("ROLLBACK")
+                raise
+            cursor.execute("COMMIT")
+
     def put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:  # fmt: skip
         """The checkpoint is stored. Raises StaleCheckpoint when its parent is not the newest one."""
-        thread = str(config["configurable"]["thread_id"])
-        namespace = str(config["configurable"].get("checkpoint_ns", ""))
-        parent = config["configurable"].get("checkpoint_id")
-        if metadata.get("source") == "loop":
-            self._refuse_if_stale(thread, namespace, parent)
-        saved = super().put(config, checkpoint, metadata, new_versions)
-        if parent is not None and _refining(checkpoint):
-            self._drop_if_refining(thread, namespace, str(parent))
+        place = _place(config)
+        if metadata.get("source") != "loop":
+            return super().put(config, checkpoint, metadata, new_versions)
+        marked = cast("CheckpointMetadata", {**metadata, "refining": _refining(checkpoint)})
+        with self.cursor() as cursor:
+            self._refuse_if_stale(cursor, place)
+            saved = super().put(config, checkpoint, marked, new_versions)
+            if _refining(checkpoint) and cursor.execute(_DROP_CHECKPOINT, place).rowcount:
+                cursor.execute(_DROP_WRITES, place)
         return saved
 
-    def _refuse_if_stale(self, thread: str, namespace: str, parent: str | None) -> None:
-        with self.cursor(transaction=False) as cursor:
-            row = cursor.execute(
-                "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?",
-                (thread, namespace),
-            ).fetchone()
-        if row[0] is not None and parent is not None and row[0] > parent:
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Interrupts, answers and errors are stored; what a node returned is not.
+
+        Its results come with the next checkpoint. Stored before that, a run killed in between would look
+        finished (nothing left to do at its newest checkpoint); without them its node runs again, on what the
+        archive holds.
+        """
+        kept = [write for write in writes if task_id == NULL_TASK_ID or write[0] in WRITES_IDX_MAP]
+        if kept:
+            super().put_writes(config, kept, task_id, task_path)
+
+    def _refuse_if_stale(self, cursor: sqlite3.Cursor, place: _Place) -> None:
+        thread, namespace, parent = place
+        newest = _newest(cursor, thread, namespace)
+        if newest is not None and parent is not None and newest > parent:
             raise StaleCheckpoint(
-                f"run {thread} was advanced by another process meanwhile (checkpoint {row[0]} is newer than "
+                f"run {thread} was advanced by another process meanwhile (checkpoint {newest} is newer than "
                 f"{parent}); this step was not written, and what was paid for is in the archive"
             )
-
-    def _drop_if_refining(self, thread: str, namespace: str, checkpoint_id: str) -> None:
-        """Deletes a checkpoint in the middle of a refine loop: its successor holds all that it held."""
-        place = (thread, namespace, checkpoint_id)
-        with self.cursor() as cursor:
-            row = cursor.execute(
-                "SELECT type, checkpoint FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? "
-                "AND checkpoint_id = ?", place,
-            ).fetchone()  # fmt: skip
-            if row is None or not _refining(self.serde.loads_typed((row[0], row[1]))):
-                return
-            for table in ("checkpoints", "writes"):
-                cursor.execute(
-                    f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
-                    place,
-                )
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """As `get_tuple`."""
@@ -147,6 +173,18 @@ def _refining(checkpoint: Checkpoint) -> bool:
     values = checkpoint["channel_values"]
     action = values.get("action")
     return "branch:to:instantiate" in values and bool(action and action["attempts"]) and not values.get("parked")
+
+
+def _place(config: RunnableConfig) -> _Place:
+    names = config["configurable"]
+    return str(names["thread_id"]), str(names.get("checkpoint_ns", "")), names.get("checkpoint_id")
+
+
+def _newest(cursor: sqlite3.Cursor, thread: str, namespace: str) -> str | None:
+    row = cursor.execute(
+        "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?", (thread, namespace)
+    ).fetchone()
+    return None if row is None else row[0]
 
 
 @asynccontextmanager

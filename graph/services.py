@@ -6,9 +6,9 @@ from pathlib import Path
 
 from graph.checkpointer import database_path
 from nodes.models.named import model_named
-from nodes.services import Services, ServicesFactory
+from nodes.services import Services
 from state.archive import Archive
-from state.lease import Lease
+from state.lease import Leases
 from state.settings import Settings
 from tasks.cpu import CpuEvaluator
 from tasks.evaluator import Evaluator
@@ -23,8 +23,9 @@ def evaluator_for(task: Task, settings: Settings) -> Evaluator:
 class LiveServices:
     """A factory that builds a run's services once and remembers them."""
 
-    def __init__(self, database: Path | None = None) -> None:
+    def __init__(self, database: Path | None = None, leases: Leases | None = None) -> None:
         self._database = database
+        self._leases = leases
         self._made: dict[str, Services] = {}
 
     def __call__(self, run: str, settings: Settings) -> Services:
@@ -41,8 +42,9 @@ class LiveServices:
         coder = model_named(settings.coder_name, task)
         archive = Archive(path)
         evaluator = evaluator_for(task, settings)
+        self._leases = self._leases or Leases(path)
         return Services(run=run, settings=settings, task=task, archive=archive, evaluator=evaluator,
-                        world_model=world_model, coder=coder, lease=Lease(path, run))  # fmt: skip
+                        world_model=world_model, coder=coder, lease=self._leases.of(run))  # fmt: skip
 
     def close(self) -> None:
         """Nothing that was started for any run is running any more."""
@@ -50,8 +52,3 @@ class LiveServices:
             services.evaluator.close()
             services.archive.close()
         self._made.clear()
-
-
-def live_services(database: Path | None = None) -> ServicesFactory:
-    """A new factory; without a database it is the one that KSEARCH_DB names."""
-    return LiveServices(database)

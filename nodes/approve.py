@@ -9,7 +9,7 @@ from nodes.services import Services
 from nodes.step import with_tree
 from prompts.world_model import refusal
 from state.approval import Answer, apply_answer, request
-from state.edits import EDIT, Edit, apply
+from state.edits import EDIT, Edit, Event, apply
 from state.search import Pending, SearchState, logged
 from state.settings import Approval
 from state.tree import SearchTree
@@ -23,7 +23,7 @@ def approve(state: SearchState, services: Services) -> SearchState:
     if pending is not None and needs_approval(pending, services.settings.approve):
         answer = _asked(pending, tree)
     events, unreadable = person_edits(state)
-    stamped = [edit.model_copy(update={"round": state["round"]}) for edit in (*answer.edits, *events)]
+    stamped: list[Event] = [edit.model_copy(update={"round": state["round"]}) for edit in (*answer.edits, *events)]
     applied = apply(tree, stamped)
     refused = [refusal(rejection) for rejection in applied.rejected]
     return {

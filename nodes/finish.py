@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from nodes.parking import park, wait_if_parked
+from nodes.projection import record
 from nodes.services import Services
-from nodes.step import summary
 from state.search import Best, SearchState
-from state.verdict import Passed, score_of
-from state.verdict import summary as in_one_line
+from state.verdict import Passed, score_of, summary
 from tasks.evaluator import EvaluatorUnavailable
 
 
@@ -24,9 +23,9 @@ def finish(state: SearchState, services: Services) -> SearchState:
         held_out = score_of(verdict)
         result |= {
             "held_out_score": held_out,
-            "held_out_verdict": in_one_line(verdict),
+            "held_out_verdict": summary(verdict),
             "gap": held_out / best.score - 1 if isinstance(verdict, Passed) else None,
         }
     changes: SearchState = {"status": "done", "result": result, "parked": None}
-    services.archive.save_run(services.run, summary({**state, **changes}, services))
+    record({**state, **changes}, services.archive)
     return changes

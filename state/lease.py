@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -48,18 +49,48 @@ class Lease:
             self._file = None
         self._mutex.release()
 
+    def held_elsewhere(self) -> bool:
+        """Whether another process (or another Lease of this one) works on the run now."""
+        try:
+            with self:
+                return False
+        except RunBusy:
+            return True
+
     def _take(self) -> int:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked(file):
             owner = os.read(file, 64).decode(errors="replace").strip()
             os.close(file)
             raise RunBusy(
                 f"run {self._run} is being advanced by another process ({owner or 'unknown'}); "
                 "wait for it to stop, or stop it: nothing was changed here"
-            ) from None
+            )
         os.ftruncate(file, 0)
         os.pwrite(file, f"pid {os.getpid()}".encode(), 0)
         return file
+
+
+def _locked(file: int) -> bool:
+    """Whether the lock was had; a listing that only looks holds it for less than the time that this waits."""
+    for _ in range(10):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.02)
+        else:
+            return True
+    return False
+
+
+class Leases:
+    """The leases of one database in this process: one per run, shared by all who ask."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._made: dict[str, Lease] = {}
+
+    def of(self, run: str) -> Lease:
+        """The run's lease, not taken by this call."""
+        return self._made.setdefault(run, Lease(self._database, run))

@@ -59,3 +59,8 @@ class Settings(BaseModel):
     def coder_name(self) -> str:
         """The model that writes programs."""
         return self.coder or self.model
+
+    @property
+    def needs_label(self) -> bool:
+        """Whether a playbook plays a part, which must be said wherever results are shown."""
+        return any(name.partition(":")[0] == "playbook" for name in (self.world_model_name, self.coder_name))

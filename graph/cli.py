@@ -1,0 +1,50 @@
+"""The command line: `ksearch --help` lists the commands."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from pydantic import ValidationError
+
+from graph.console import FAILED, USAGE, complain
+from graph.inspecting import best, runs, show, tree
+from graph.people import approve, edit, studio
+from graph.searching import resume, run
+from graph.tasking import check, draw_graph, evaluate, new, tasks
+from nodes.models.named import ModelError
+from state.database import ArchiveError
+from state.lease import RunBusy
+from tasks.compiler import ToolMissing
+from tasks.evaluator import EvaluatorUnavailable
+from tasks.task import TaskError
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    help="Search for faster kernels: a world model plans over a tree of intents, a coder writes programs, an "
+    "evaluator compiles, checks and times them.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped and resumable.",
+)  # fmt: skip
+
+for command in (run, resume, runs, tree, show, best, approve, edit, tasks, new, check, studio):
+    app.command()(command)
+app.command("eval")(evaluate)
+app.command("graph")(draw_graph)
+
+
+def main() -> None:
+    """The entry point of `ksearch`; expected errors become one message and an exit code."""
+    try:
+        app()
+    except (TaskError, ModelError, ArchiveError, ToolMissing, typer.BadParameter) as error:
+        sys.exit(complain(str(error), USAGE))
+    except (RunBusy, EvaluatorUnavailable) as error:
+        sys.exit(complain(str(error), FAILED))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        sys.exit(complain(f"{place}: {first['msg']} (it was {first['input']!r})", USAGE))
+
+
+if __name__ == "__main__":
+    main()

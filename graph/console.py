@@ -1,0 +1,69 @@
+"""What the commands share: options, exit codes, output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, RenderableType
+
+from graph.checkpointer import DEFAULT_DB
+from graph.running import Runs, UnknownRun
+from state.database import ArchiveError
+
+DONE, FAILED, USAGE, PARKED = 0, 1, 2, 75
+"""Exit codes; 75 is the system's EX_TEMPFAIL: try again later."""
+
+Db = Annotated[Path, typer.Option("--db", envvar="KSEARCH_DB", help="The SQLite file that holds the runs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+RunId = Annotated[str, typer.Argument(help='Id of the run, its first characters, or "last".', metavar="RUN")]
+DB = DEFAULT_DB
+
+console = Console()
+if not console.is_terminal:
+    console = Console(width=120)
+errors = Console(stderr=True)
+
+
+def complain(message: str, code: int) -> int:
+    """The message is on standard error; returns the exit code."""
+    errors.print(f"ksearch: {message}", markup=False, highlight=False, soft_wrap=True)
+    return code
+
+
+def say(text: str) -> None:
+    """A plain line on standard output."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def output(value: Any, view: RenderableType, as_json: bool) -> None:
+    """The value as JSON, or its view."""
+    if as_json:
+        typer.echo(json.dumps(value, indent=1))
+    else:
+        console.print(view)
+
+
+@contextmanager
+def existing(database: Path) -> Iterator[Runs]:
+    """The runs of a database that must exist already."""
+    if not database.exists():
+        raise ArchiveError(f"{database}: no such database; `ksearch run TASK` makes one, --db names another")
+    with opened(database) as runs:
+        yield runs
+
+
+@contextmanager
+def opened(database: Path) -> Iterator[Runs]:
+    """The runs of a database, made when it does not exist; closed afterwards whatever happens."""
+    runs = Runs(database)
+    try:
+        yield runs
+    except UnknownRun as error:
+        raise typer.Exit(complain(str(error), USAGE)) from None
+    finally:
+        runs.close()

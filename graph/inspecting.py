@@ -1,0 +1,170 @@
+"""The commands that look: runs, tree, show, best."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from graph.console import DB, USAGE, Db, Json, RunId, complain, console, existing, output, say
+from graph.report import code_view, diff_view, label, result_view, runs_table, tree_view, verdict_view
+from graph.running import Ended, Runs
+from graph.searching import best_verdict
+from state.program import SUFFIX, Program
+from state.search import Best, SearchState
+from state.settings import Settings
+from state.tree import SearchTree, TreeNode
+from state.verdict import Passed, score_of
+from tasks.task import find_task
+
+
+def runs(db: Db = DB, as_json: Json = False) -> None:
+    """List the runs, the newest first."""
+    with existing(db) as opened:
+        rows = [_row(opened, row) for row in opened.archive.runs()]
+    output(rows, runs_table(rows), as_json)
+
+
+def _row(opened: Runs, row: dict[str, Any]) -> dict[str, Any]:
+    names = ("run", "task", "status", "best_score", "evaluations", "model_calls", "budget", "model", "world_model",
+             "coder", "attempts", "best_program", "branch", "created", "updated")  # fmt: skip
+    return {**{name: row[name] for name in names}, "status": opened.status(row["run"])}
+
+
+def tree(run_id: RunId, db: Db = DB, as_json: Json = False) -> None:
+    """Print a run's search tree."""
+    with existing(db) as opened:
+        state = _state(opened, opened.find(run_id))
+    note = label(state)
+    view = Group(tree_view(state), *([Text(note, "yellow")] if note else []))
+    output({**state["tree"], "best": state["best"], "action": state["action"], "label": note}, view, as_json)
+
+
+def show(
+    run_id: RunId,
+    what: Annotated[str | None, typer.Argument(help="A node (n3) or a program's id; the run when left out.")] = None,
+    db: Db = DB,
+    as_json: Json = False,
+) -> None:
+    """Show a run, or one intent or program of it: verdicts, receipt, code, difference to its parent."""
+    with existing(db) as opened:
+        found = opened.find(run_id)
+        state = _state(opened, found)
+        if what is None:
+            verdict = best_verdict(opened, Ended(opened.status(found), state))
+            plain = None if verdict is None else verdict.model_dump(mode="json")
+            output({**state, "best_verdict": plain}, result_view(state, verdict), as_json)
+            return
+        value, view = _shown(opened, state, what)
+    output(value, view, as_json)
+
+
+def _shown(opened: Runs, state: SearchState, what: str) -> tuple[dict[str, Any], RenderableType]:
+    nodes = SearchTree.model_validate(state["tree"])
+    attempts = [event for event in opened.archive.events(state["run"], state["branch"]) if event.kind == "attempt"]
+    if what in nodes:
+        node = nodes[what]
+        mine = [event.model_dump(mode="json") for event in attempts if event.node == node.id]
+        value: dict[str, Any] = {"node": node.model_dump(mode="json"), "attempts": mine, "program": None}
+        view: list[RenderableType] = [_intent(node), *(Text(_tried(event)) for event in mine)]
+        if node.program_id is not None:
+            value["program"], code = _program(opened, nodes, node, node.program_id)
+            view.append(code)
+        return value, Group(*view)
+    matches = sorted({e.program_id for e in attempts if e.program_id and e.program_id.startswith(what)})
+    if len(matches) != 1:
+        raise typer.Exit(complain(f"{what!r} is neither a node of this run nor the id of one of its programs", USAGE))
+    owner = next(nodes[event.node] for event in attempts if event.program_id == matches[0])
+    value, code = _program(opened, nodes, owner, matches[0])
+    return {"node": owner.model_dump(mode="json"), "program": value}, Group(_intent(owner), code)
+
+
+def _intent(node: TreeNode) -> Text:
+    score = "" if node.score is None else f", J {node.score:.1f}"
+    text = Text(f"{node.id} {node.intent.title} ({node.status}, V {node.priority:.2f}{score})", "bold")
+    text.append(f"\n{node.intent.description}\n" if node.intent.description else "\n", "not bold")
+    return text.append(f"Evidence: {node.evidence}\n" if node.evidence else "", "italic")
+
+
+def _tried(event: dict[str, Any]) -> str:
+    mark = "  best" if event["best"] else ""
+    score = f" J {event['score']:.1f}" if event["score"] else ""
+    return f"  {event['program_id'] or '-':<16} {event['verdict']}{score}{mark}"
+
+
+def _program(opened: Runs, nodes: SearchTree, node: TreeNode, program_id: str) -> tuple[dict[str, Any], RenderableType]:
+    program = opened.archive.program(program_id)
+    verdicts = opened.archive.verdicts_of(program_id)
+    source = nodes.source_of(node.id)
+    parent = None if source is None or source.program_id is None else opened.archive.program(source.program_id)
+    value = {
+        "id": program.id,
+        "language": program.language,
+        "source": program.source,
+        "parent": None if parent is None else parent.id,
+        "verdicts": [{"purpose": purpose, **verdict.model_dump(mode="json")} for purpose, verdict in verdicts],
+    }
+    parts: list[RenderableType] = [Text(f"\nProgram {program.id}", "bold"), code_view(program)]
+    if parent is not None:
+        parts += [Text(f"\nAgainst its parent {parent.id}", "bold"), diff_view(program, parent)]
+    for purpose, verdict in verdicts:
+        parts += [Text(f"\nVerdict ({purpose})", "bold"), verdict_view(verdict)]
+    return value, Group(*parts)
+
+
+def best(
+    run_id: RunId,
+    out: Annotated[Path | None, typer.Option(help="Write the program and result.json into this folder.")] = None,
+    db: Db = DB,
+    as_json: Json = False,
+) -> None:
+    """Print the best program, or write it and what vouches for it into a folder."""
+    with existing(db) as opened:
+        found = opened.find(run_id)
+        state = _state(opened, found)
+        if state["best"] is None:
+            raise typer.Exit(complain(f"run {found[:8]} has no program that passed yet", 1))
+        program = opened.archive.program(Best.model_validate(state["best"]).program)
+        result = _result(state, program, best_verdict(opened, Ended("done", state)))
+    if out is not None:
+        _write(out, program, result)
+        say(f"wrote {out / ('kernel' + SUFFIX[program.language])} and {out / 'result.json'}")
+    elif as_json:
+        typer.echo(json.dumps({**result, "source": program.source}, indent=1))
+    else:
+        console.print(code_view(program))
+
+
+def _result(state: SearchState, program: Program, verdict: object) -> dict[str, Any]:
+    settings = Settings.model_validate(state["settings"])
+    task = find_task(settings.task)
+    result: dict[str, Any] = {
+        "task": task.name, "entry_point": task.entry_point, "run": state["run"], "program": program.id,
+        "label": label(state), "march": settings.march, "score": None, "timings": [], "threads": None,
+        "receipt": None, "held_out": state["result"],
+    }  # fmt: skip
+    if isinstance(verdict, Passed):
+        plain = verdict.model_dump(mode="json")
+        result |= {"score": score_of(verdict), "timings": plain["timings"], "receipt": plain["receipt"]}
+        result["threads"] = None if verdict.receipt is None else verdict.receipt.threads
+    return result
+
+
+def _write(folder: Path, program: Program, result: dict[str, Any]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"kernel{SUFFIX[program.language]}").write_text(program.source, encoding="utf-8")
+        (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise typer.Exit(complain(f"--out {folder}: cannot be written ({error.strerror})", 1)) from None
+
+
+def _state(opened: Runs, run: str) -> SearchState:
+    state = opened.state(run)
+    if "tree" not in state:
+        raise typer.Exit(complain(f"run {run[:8]} has only just begun; go on with: ksearch resume {run[:8]}", 1))
+    return state

@@ -1,0 +1,211 @@
+"""What a run looks like to a person: its tree, its attempts, its result. Notebooks call this module too."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from state.program import Program
+from state.search import Action, Best, LastAttempt, SearchState
+from state.settings import Settings
+from state.tree import ROOT, SearchTree, TreeNode
+from state.verdict import Passed, Receipt, Verdict, summary
+from tasks.evaluator import BaselineTiming
+from tasks.playbook import LABEL
+
+
+def label(state: SearchState) -> str | None:
+    """What must be said wherever the results of a run without a language model are shown."""
+    return LABEL if Settings.model_validate(state["settings"]).needs_label else None
+
+
+def tree_view(state: SearchState, closed_only: bool = False) -> Tree:
+    """The search tree: J where an intent was pursued, V where it waits; the way to the best is marked."""
+    tree = SearchTree.model_validate(state["tree"])
+    best = None if state["best"] is None else Best.model_validate(state["best"])
+    path = set() if best is None else {best.node, *(node.id for node in tree.ancestors(best.node))}
+    pursued = None if state["action"] is None else Action.model_validate(state["action"]).node
+    root = tree[ROOT]
+    score = f" [bold]J {root.score:.1f}[/] (seed)" if root.score is not None else ""
+    view = Tree(f"[bold]{escape(root.intent.title)}[/]{score}")
+    branches = {ROOT: view}
+    for node in tree.nodes[1:]:
+        if closed_only and node.status != "closed" and node.id != pursued:
+            continue
+        line = _node_line(tree, node, path, pursued, best)
+        branches[node.id] = branches[node.parent_id or ROOT].add(line)
+    return view
+
+
+def _node_line(tree: SearchTree, node: TreeNode, path: set[str], pursued: str | None, best: Best | None) -> Text:
+    parts = [f"{node.id} {node.intent.title}  "]
+    style = "bold" if node.id in path else ""
+    if node.id == pursued:
+        parts.append("… being tried")
+    elif node.status == "pruned":
+        parts.append(f"pruned: {node.evidence}" if node.evidence else "pruned")
+        style = "dim strike"
+    elif node.status == "open":
+        parts.append(f"V {node.priority:.2f}")
+        style = "cyan"
+    else:
+        parts.append("no program passed" if node.score is None else f"J {node.score:.1f}")
+        if node.predicted_score is not None:
+            parts.append(f" (forecast {node.predicted_score:.0f})")
+        parts.append(f" in {node.attempts} {'attempt' if node.attempts == 1 else 'attempts'}")
+    if node.author == "person":
+        parts.append(" · a person's")
+    note = _slower_step(tree, node, path)
+    if best is not None and node.id == best.node:
+        note = "  ★ best"
+    return Text("".join(parts), style=style).append(note, style="bold yellow")
+
+
+def _slower_step(tree: SearchTree, node: TreeNode, path: set[str]) -> str:
+    """A mark for a step on the way to the best that by itself was slower than what it started from."""
+    source = tree.source_of(node.id)
+    if node.id not in path or node.score is None or source is None or source.score is None:
+        return ""
+    return "  ↓ slower by itself, unlocked what follows" if node.score < source.score else ""
+
+
+def attempt_line(state: SearchState) -> str:
+    """The latest attempt, in one plain line."""
+    last = LastAttempt.model_validate(state["last"])
+    tree = SearchTree.model_validate(state["tree"])
+    node = tree[last.node]
+    budget = Settings.model_validate(state["settings"]).budget
+    what = last.message.strip().splitlines()[0] if last.message.strip() else ""
+    said = what if last.verdict == "passed" else f"{last.verdict.replace('_', ' ')}: {what}"
+    best = state["best"]
+    leads = best is not None and best["program"] == last.program and last.improved
+    marks = " *new best*" if leads else " (best of its intent)" if last.improved else ""
+    reused = " [verdict reused]" if last.reused else ""
+    return f"[{state['evaluations']:>3}/{budget}] {node.id} {node.intent.title} #{node.attempts}: {said}{reused}{marks}"
+
+
+def baseline_table(state: SearchState) -> Table:
+    """Every PyTorch formulation on every workload; the strongest is what programs are measured against."""
+    return baseline_view(tuple(BaselineTiming.model_validate(row) for row in state["baseline"]))
+
+
+def baseline_view(rows: tuple[BaselineTiming, ...]) -> Table:
+    """Latencies in microseconds, the strongest of each workload marked."""
+    names = list(dict.fromkeys(name for row in rows for name in (*row.latency_us, *row.errors)))
+    table = Table(title="PyTorch baselines, us (* the strongest, which programs are measured against)")
+    table.add_column("workload")
+    for name in names:
+        table.add_column(name, justify="right")
+    for row in rows:
+        cells = [
+            f"{row.latency_us[n]:.0f}{'*' if n == row.strongest else ''}" if n in row.latency_us else "-" for n in names
+        ]
+        table.add_row(row.workload, *cells)
+    return table
+
+
+def _latency(row: BaselineTiming, name: str) -> str:
+    if name not in row.latency_us:
+        return "-"
+    return f"{row.latency_us[name]:.0f}{'*' if name == row.strongest else ''}"
+
+
+def result_view(state: SearchState, verdict: Verdict | None) -> RenderableType:
+    """The end of a run: best program against the baseline, on each workload and on inputs never seen."""
+    lines: list[RenderableType] = [tree_view(state)]
+    best = None if state["best"] is None else Best.model_validate(state["best"])
+    if best is None:
+        lines.append("No program passed.")
+    else:
+        speed = f"{best.score / 100:.2f}x the strongest PyTorch formulation"
+        lines.append(Text(f"Best: J = {best.score:.1f} ({speed}), program {best.program}, intent {best.node}", "bold"))
+    if isinstance(verdict, Passed):
+        lines.append(timing_table(verdict))
+    result = state["result"]
+    if result is not None and result.get("held_out_verdict"):
+        gap = "" if result["gap"] is None else f", {result['gap']:+.1%} against the search's own workloads"
+        lines.append(f"On held-out inputs: {result['held_out_verdict']}{gap}")
+    lines.append(
+        f"{state['evaluations']} evaluations, {state['turns']} world-model turns, {state['attempts']} attempts"
+    )
+    if state["stop_reason"] and state["status"] == "done":
+        lines.append(f"Ended because {state['stop_reason']}.")
+    note = label(state)
+    return Group(*lines, *([Text(note, "yellow")] if note else []))
+
+
+def timing_table(verdict: Passed) -> Table:
+    """One row per workload."""
+    table = Table("workload", "program us", "baseline us", "baseline", "speed-up", "noise")
+    for column in table.columns[1:3]:
+        column.justify = "right"
+    for t in verdict.timings:
+        table.add_row(
+            t.workload, f"{t.latency_us:.0f}", f"{t.baseline_us:.0f}", t.baseline, f"{t.speedup:.2f}x", f"{t.noise:.1%}"
+        )
+    return table
+
+
+def verdict_view(verdict: Verdict) -> RenderableType:
+    """A verdict with its receipt; without one it is called unverified."""
+    parts: list[RenderableType] = [Text(summary(verdict), "bold")]
+    parts.append(timing_table(verdict) if isinstance(verdict, Passed) else Text(verdict.message))
+    parts.append(Text("unverified: no receipt", "red") if verdict.receipt is None else receipt_view(verdict.receipt))
+    return Group(*parts)
+
+
+def receipt_view(receipt: Receipt) -> Table:
+    """Every field of a receipt."""
+    table = Table("receipt", "", show_header=False, title="Receipt", title_justify="left")
+    for name, value in receipt.model_dump(mode="json").items():
+        table.add_row(name, escape(_plain(value)))
+    return table
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={item}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def code_view(program: Program) -> Syntax:
+    """The source, highlighted."""
+    return Syntax(program.source, program.language, theme="ansi_dark", background_color="default")
+
+
+def diff_view(program: Program, parent: Program) -> Syntax:
+    """The change against the program that it started from, as a unified diff."""
+    lines = difflib.unified_diff(
+        parent.source.splitlines(), program.source.splitlines(), parent.id, program.id, lineterm=""
+    )  # fmt: skip
+    return Syntax("\n".join(lines), "diff", theme="ansi_dark", background_color="default")
+
+
+def runs_table(rows: Iterable[dict[str, Any]]) -> Table:
+    """The list of runs."""
+    table = Table("run", "task", "status", "best J", "evaluations", "model calls", "model", "begun (UTC)")
+    for row in rows:
+        score = "-" if row["best_score"] is None else f"{row['best_score']:.1f}"
+        table.add_row(row["run"][:8], row["task"], row["status"], score, f"{row['evaluations']}/{row['budget']}",
+                      str(row["model_calls"]), row["model"], row["created"])  # fmt: skip
+    return table
+
+
+def scores(state: SearchState) -> list[dict[str, Any]]:
+    """One plain row per node, for notebooks: id, title, status, score, forecast, attempts, depth."""
+    tree = SearchTree.model_validate(state["tree"])
+    return [
+        {"id": node.id, "title": node.intent.title, "status": node.status, "score": node.score,
+         "forecast": node.predicted_score, "attempts": node.attempts, "depth": tree.depth(node.id)}
+        for node in tree.nodes
+    ]  # fmt: skip

@@ -1,0 +1,181 @@
+"""Driving a run from a process of one's own: start, resume, answer, stop cleanly."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphDrained
+from langgraph.runtime import RunControl
+from langgraph.types import Command, StateSnapshot
+
+from graph.build import RECURSION_LIMIT, build_graph
+from graph.checkpointer import Saver
+from graph.services import LiveServices
+from nodes.projection import record
+from state.archive import Archive
+from state.lease import Leases
+from state.search import SearchState
+from state.settings import Settings
+
+Status = Literal["done", "running", "parked", "waiting", "paused", "failed"]
+"""waiting: for a person's approval; parked: for the evaluator; paused: `ksearch resume` goes on."""
+
+Watcher = Callable[[str, SearchState], None]
+"""Called after every step with the node's name and the state as it then is."""
+
+
+class UnknownRun(ValueError):
+    """No run, or more than one, has this id; the message lists what there is."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process's work on a run came to its end."""
+
+    status: Status
+    state: SearchState
+    interrupt: dict[str, Any] | None = None
+    """What the run waits for."""
+
+
+class Runs:
+    """The runs in one database. Raises ArchiveError when the file cannot be used."""
+
+    def __init__(self, database: Path) -> None:
+        self.database = database.resolve()
+        self.archive = Archive(self.database)
+        self._leases = Leases(self.database)
+        self._services = LiveServices(self.database, self._leases)
+        self._saver = Saver(self.database)
+        self.graph = build_graph(self._services).compile(checkpointer=self._saver)
+
+    def close(self) -> None:
+        """Nothing that was started is running any more; the database is closed."""
+        self._services.close()
+        self._saver.close()
+        self.archive.close()
+
+    def find(self, prefix: str) -> str:
+        """The id of the run that starts with this; "last" is the newest. Raises UnknownRun."""
+        rows = [str(row["run"]) for row in self.archive.runs()]
+        if prefix == "last" and rows:
+            return rows[0]
+        matches = [run for run in rows if run.startswith(prefix)] if prefix else []
+        if len(matches) == 1:
+            return matches[0]
+        known = ", ".join(run[:8] for run in rows[:10]) or "none yet"
+        what = "is not the id of one run" if not matches else f"fits {len(matches)} runs"
+        raise UnknownRun(f"{prefix!r} {what} in {self.database} (newest first: {known})")
+
+    def snapshot(self, run: str) -> StateSnapshot:
+        """The run's newest checkpoint."""
+        return self.graph.get_state(_config(run))
+
+    def state(self, run: str) -> SearchState:
+        """The run's state, empty before its first checkpoint."""
+        values: SearchState = self.snapshot(run).values  # type: ignore[assignment]
+        return values
+
+    def interrupt(self, run: str) -> dict[str, Any] | None:
+        """What the run waits for, or None."""
+        interrupts = self.snapshot(run).interrupts
+        return dict(interrupts[0].value) if interrupts else None
+
+    def status(self, run: str) -> Status:
+        """What the run is doing now."""
+        if self._leases.of(run).held_elsewhere():
+            return "running"
+        if self.state(run).get("status") == "done":
+            return "done"
+        waits = self.interrupt(run)
+        if waits is None:
+            return "paused"
+        return "parked" if waits["kind"] == "parked" else "waiting"
+
+    def new_id(self) -> str:
+        """An id for a new run: a UUID, as `langgraph dev` wants its threads named."""
+        return str(uuid.uuid4())
+
+    def start(self, settings: Settings, watch: Watcher, run: str) -> Ended:
+        """A new run, until it ends, waits, or is told to stop."""
+        form = {"task": settings.task, "model": settings.model, "budget": settings.budget, "approve": settings.approve}
+        advanced = settings.model_dump(mode="json", exclude=set(form), exclude_none=True)
+        return self._drive({**form, "advanced": advanced}, run, watch)
+
+    def resume(self, run: str, watch: Watcher) -> Ended:
+        """Goes on where the run stopped; a run that waits for a person's word goes on waiting."""
+        waits = self.interrupt(run)
+        if waits is not None and waits["kind"] == "approval":
+            return Ended("waiting", self.state(run), waits)
+        return self._drive(Command(resume="again") if waits else None, run, watch)
+
+    def answer(self, run: str, reply: dict[str, Any], watch: Watcher) -> Ended:
+        """Gives a person's answer to the pending edits and goes on."""
+        return self._drive(Command(resume=reply), run, watch)
+
+    def edit(self, run: str, edits: list[dict[str, Any]]) -> None:
+        """Adds a person's edits; the next `approve` or `select` applies them. Raises RunBusy."""
+        with self._leases.of(run):
+            state = self.state(run)
+            self.graph.update_state(_config(run), {"person_edits": state["person_edits"] + edits})
+
+    def _drive(self, given: Any, run: str, watch: Watcher) -> Ended:
+        control = RunControl()
+        with self._leases.of(run), _stopping(control):
+            state: SearchState = self.state(run)
+            try:
+                stream = self.graph.stream(
+                    given, _config(run), stream_mode="updates", durability="sync", control=control
+                )  # fmt: skip
+                for update in stream:
+                    for node, changes in update.items():
+                        if node != "__interrupt__" and changes:
+                            state = {**state, **changes}
+                            watch(node, state)
+            except GraphDrained:
+                pass
+            return self._ended(run)
+
+    def _ended(self, run: str) -> Ended:
+        snapshot = self.snapshot(run)
+        state: SearchState = snapshot.values  # type: ignore[assignment]
+        if "tree" in state:
+            record(state, self.archive)
+        if not snapshot.next:
+            return Ended("done", state)
+        if snapshot.interrupts:
+            waits = dict(snapshot.interrupts[0].value)
+            return Ended("parked" if waits["kind"] == "parked" else "waiting", state, waits)
+        return Ended("paused", state)
+
+
+def _config(run: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": run}, "recursion_limit": RECURSION_LIMIT}
+
+
+@contextmanager
+def _stopping(control: RunControl) -> Iterator[None]:
+    """SIGINT and SIGTERM stop the run after the step in flight; a second one stops at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        if control.drain_requested:
+            raise KeyboardInterrupt
+        control.request_drain(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,121 @@
+"""The commands that search: run and resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from graph.console import DB, DONE, PARKED, Db, RunId, complain, console, existing, opened, say
+from graph.report import result_view
+from graph.running import Ended, Runs
+from graph.watching import watcher_for
+from nodes.models.named import ModelError, choices, model_named
+from state.search import Best
+from state.settings import Settings
+from state.verdict import Verdict
+from tasks.playbook import LABEL
+from tasks.task import Task, TaskError, find_task
+
+
+def run(
+    task: Annotated[str, typer.Argument(help="A shipped task (see `ksearch tasks`) or a task folder.")],
+    model: Annotated[str | None, typer.Option(help="playbook, openai:NAME or google_genai:NAME.")] = None,
+    world_model: Annotated[str | None, typer.Option(help="Model that edits the tree, if another.")] = None,
+    coder: Annotated[str | None, typer.Option(help="Model that writes programs, if another.")] = None,
+    budget: Annotated[int, typer.Option(min=1, help="B: verdicts to spend on attempts.")] = 120,
+    stagnation: Annotated[int, typer.Option(min=1, help="K: attempts without improvement per intent.")] = 7,
+    min_improvement: Annotated[float, typer.Option(min=0, help="Relative gain below which scores tie.")] = 0.02,
+    max_minutes: Annotated[float | None, typer.Option(help="Cap on minutes in models and evaluator.")] = None,
+    seed_program: Annotated[Path | None, typer.Option(help="A program to start from.")] = None,
+    approve: Annotated[str, typer.Option(help="Edits that wait for you: never, prunes or edits.")] = "never",
+    march: Annotated[str, typer.Option(help="-march for the compiler.")] = "native",
+    threads: Annotated[int | None, typer.Option(min=1, help="OpenMP threads; default: every core.")] = None,
+    db: Db = DB,
+) -> None:
+    """Search for a faster program; stop it at any time and resume it."""
+    found = find_task(task)
+    settings = Settings.model_validate(
+        {
+            "task": str(found.folder) if "/" in task or Path(task).is_dir() else task,
+            "model": model or _default_model(found, world_model, coder),
+            "world_model": world_model,
+            "coder": coder,
+            "budget": budget,
+            "stagnation": stagnation,
+            "min_improvement": min_improvement,
+            "max_minutes": max_minutes,
+            "seed_program": None if seed_program is None else _source(seed_program),
+            "approve": approve,
+            "march": march,
+            "threads": threads,
+        }
+    )
+    for name in {settings.world_model_name, settings.coder_name}:
+        model_named(name, found)
+    with opened(db) as runs:
+        run_id = runs.new_id()
+        say(f"run {run_id[:8]}: task {found.name}, model {settings.model}, budget {budget}, database {db}")
+        if settings.needs_label:
+            say(LABEL)
+        with watcher_for(console) as watch:
+            ended = runs.start(settings, watch, run_id)
+        raise typer.Exit(concluded(runs, run_id, ended, db))
+
+
+def resume(run_id: RunId, db: Db = DB) -> None:
+    """Go on with a run where it stopped; nothing that was paid for is paid again."""
+    with existing(db) as runs:
+        found = runs.find(run_id)
+        if runs.status(found) == "done":
+            say(f"run {found[:8]} is done already")
+        with watcher_for(console) as watch:
+            ended = runs.resume(found, watch)
+        raise typer.Exit(concluded(runs, found, ended, db))
+
+
+def concluded(runs: Runs, run_id: str, ended: Ended, db: Path) -> int:
+    """The result, or how to go on, is on the screen; returns the exit code."""
+    short = run_id[:8]
+    option = "" if db == DB else f" --db {db}"
+    if ended.status == "done":
+        console.print(result_view(ended.state, best_verdict(runs, ended)))
+        say(f"The program: ksearch best {short}{option}    Everything about it: ksearch show {short}{option}")
+        return DONE
+    if ended.status == "waiting":
+        count = len(ended.interrupt["action_requests"]) if ended.interrupt else 0
+        complain(f"{count} tree edits wait for your word; go on with: ksearch approve {short}{option}", PARKED)
+    elif ended.status == "parked" and ended.interrupt is not None:
+        complain(
+            f"the evaluator is away ({ended.interrupt['reason']}); no budget was spent and nothing is lost. "
+            f"Go on at this very evaluation with: ksearch resume {short}{option}", PARKED,
+        )  # fmt: skip
+    else:
+        complain(f"stopped; nothing is lost. Go on with: ksearch resume {short}{option}", PARKED)
+    return PARKED
+
+
+def best_verdict(runs: Runs, ended: Ended) -> Verdict | None:
+    """The verdict behind the best score: its confirmation."""
+    if ended.state.get("best") is None:
+        return None
+    best = Best.model_validate(ended.state["best"])
+    verdicts = [v for purpose, v in runs.archive.verdicts_of(best.program) if purpose in ("confirm", "seed")]
+    return verdicts[-1] if verdicts else None
+
+
+def _default_model(task: Task, world_model: str | None, coder: str | None) -> str:
+    """The playbook when the task has one; otherwise the person has to choose."""
+    if world_model and coder:
+        return coder
+    if task.playbook.is_dir():
+        return "playbook"
+    raise ModelError(f"task {task.name!r} has no playbook and no model was chosen; say --model with {choices(task)}")
+
+
+def _source(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TaskError(f"--seed-program {path}: cannot be read ({error})") from None

@@ -1,0 +1,145 @@
+"""The commands around tasks: tasks, new, check, eval, and the picture of the graph."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from graph.build import graph
+from graph.console import FAILED, USAGE, Json, complain, console, output, say
+from graph.report import baseline_view
+from graph.services import evaluator_for
+from state.program import SUFFIX, Program
+from state.settings import Settings
+from state.verdict import Verdict, score_of, summary
+from tasks.playbook import load_playbook
+from tasks.task import Task, TaskError, find_task, shipped
+
+SCAFFOLD = Path(__file__).parent.parent / "tasks" / "scaffold"
+March = Annotated[str, typer.Option(help="-march for the compiler.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="OpenMP threads; default: every core.")]
+
+
+def tasks(as_json: Json = False) -> None:
+    """List the shipped tasks."""
+    rows = [_described(find_task(name)) for name in shipped()]
+    table = Table("task", "what", "languages", "workloads", "playbook intents")
+    for row in rows:
+        table.add_row(row["name"], row["title"], ", ".join(row["languages"]), str(len(row["workloads"])),
+                      str(row["intents"]))  # fmt: skip
+    output(rows, table, as_json)
+
+
+def _described(task: Task) -> dict[str, Any]:
+    intents = len(load_playbook(task.playbook).intents) if task.playbook.is_dir() else 0
+    return {"name": task.name, "title": task.title, "languages": list(task.languages), "intents": intents,
+            "workloads": [workload.model_dump() for workload in task.workloads], "hash": task.hash}  # fmt: skip
+
+
+def new(name: Annotated[str, typer.Argument(help="Name of the task, and of its folder here.")]) -> None:
+    """Make a folder for a task of your own: a small one that runs, to be changed."""
+    folder = Path(name)
+    entry_point = re.sub(r"\W", "_", folder.name)
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", folder.name):
+        raise typer.Exit(complain(f"{folder.name!r} cannot name a task: use letters, digits, - and _", USAGE))
+    if folder.exists():
+        raise typer.Exit(complain(f"{folder} exists already; nothing was changed", USAGE))
+    try:
+        shutil.copytree(SCAFFOLD, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        for file in folder.rglob("*.*"):
+            text = file.read_text(encoding="utf-8").replace('name = "my_kernel"', f'name = "{folder.name}"')
+            file.write_text(text.replace("my_kernel", entry_point), encoding="utf-8")
+    except OSError as error:
+        raise typer.Exit(complain(f"{folder}: cannot be written ({error.strerror})", FAILED)) from None
+    say(f"made {folder}; change task.toml and reference.py, then: ksearch check {name}; ksearch run ./{name}")
+
+
+def check(
+    folder: Annotated[Path, typer.Argument(help="A task folder.")],
+    march: March = "native",
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Validate a task folder and time its PyTorch formulations."""
+    task = find_task(str(folder.resolve()))
+    intents = 0
+    if task.playbook.is_dir():
+        book = load_playbook(task.playbook)
+        intents = len(book.intents)
+        for intent in book.intents:
+            for attempt in range(1, len(intent.variants) + 1):
+                book.program(intent, {}, attempt)
+    evaluator = evaluator_for(task, Settings(task=str(folder), march=march, threads=threads))
+    try:
+        rows = evaluator.baseline()
+    finally:
+        evaluator.close()
+    plain = {**_described(task), "baseline": [row.model_dump(mode="json") for row in rows]}
+    output(plain, baseline_view(rows), as_json)
+    for row in rows:
+        for name, reason in row.errors.items():
+            complain(f"note: {task.reference}: {name} on {row.workload}: {reason}", 0)
+    if not as_json:
+        say(f"{folder} is a task: {task.prototype()} {intents} playbook intents")
+
+
+def evaluate(
+    task: Annotated[str, typer.Argument(help="A shipped task or a task folder.")],
+    files: Annotated[list[Path], typer.Argument(help="Programs, or folders of them.", metavar="FILE...")],
+    march: March = "native",
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Judge programs: compile, check and time each against the baseline. Nothing is stored."""
+    found = find_task(task)
+    programs = [(path, _program(path, found)) for path in _sources(files, found)]
+    evaluator = evaluator_for(found, Settings(task=task, march=march, threads=threads))
+    verdicts: list[tuple[Path, Verdict]] = []
+    try:
+        evaluator.use_baseline(evaluator.baseline())
+        for path, program in programs:
+            verdicts.append((path, evaluator.evaluate(program)))
+            if not as_json:
+                say(f"{path.name}: {summary(verdicts[-1][1])}")
+    finally:
+        evaluator.close()
+    rows = [{"file": str(path), "score": score_of(v), **v.model_dump(mode="json")} for path, v in verdicts]
+    table = Table("file", "verdict", "J", title=f"{found.name}: 100 is the strongest PyTorch formulation")
+    for path, verdict in verdicts:
+        table.add_row(path.name, verdict.kind.replace("_", " "), f"{score_of(verdict):.1f}")
+    output(rows, table, as_json)
+
+
+def _sources(files: list[Path], task: Task) -> list[Path]:
+    suffixes = {SUFFIX[language] for language in task.languages}
+    found: list[Path] = []
+    for path in files:
+        inside = sorted(p for p in path.iterdir() if p.suffix in suffixes) if path.is_dir() else [path]
+        if not inside:
+            raise TaskError(f"{path}: holds no program ({', '.join(sorted(suffixes))})")
+        found += inside
+    return found
+
+
+def _program(path: Path, task: Task) -> Program:
+    language = next((language for language in task.languages if SUFFIX[language] == path.suffix), None)
+    if language is None:
+        raise TaskError(f"{path}: task {task.name} takes {', '.join(task.languages)} programs")
+    try:
+        return Program(language=language, source=path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise TaskError(f"{path}: cannot be read ({error})") from None
+
+
+def draw_graph(as_json: Json = False) -> None:
+    """Print the state machine as Mermaid."""
+    picture = graph.get_graph()
+    if as_json:
+        output(picture.to_json(), "", True)
+    else:
+        console.print(picture.draw_mermaid(), markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,46 @@
+"""What the archive's tables `runs` and `events` show of a state; both can be rebuilt from the checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from state.archive import Archive
+from state.search import Best, SearchState
+from state.settings import Settings
+
+
+def announce(run: str, settings: Settings, archive: Archive) -> None:
+    """A run that has only just begun is in the list of runs."""
+    archive.save_run(
+        run, {**_choices(settings), "status": "running", "evaluations": 0, "attempts": 0, "branch": "main"}
+    )
+
+
+def record(state: SearchState, archive: Archive) -> None:
+    """The state's events and its line in the list of runs are in the archive; doing so again changes nothing."""
+    start = state["event_count"] - len(state["log"])
+    archive.record(state["run"], state["branch"], start, state["log"])
+    best = None if state["best"] is None else Best.model_validate(state["best"])
+    archive.save_run(
+        state["run"],
+        {
+            **_choices(Settings.model_validate(state["settings"])),
+            "status": state["status"],
+            "evaluations": state["evaluations"],
+            "attempts": state["attempts"],
+            "branch": state["branch"],
+            "best_score": None if best is None else best.score,
+            "best_program": None if best is None else best.program,
+        },
+    )
+
+
+def _choices(settings: Settings) -> dict[str, Any]:
+    return {
+        "task": Path(settings.task).name,
+        "model": settings.model,
+        "world_model": settings.world_model_name,
+        "coder": settings.coder_name,
+        "budget": settings.budget,
+    }
