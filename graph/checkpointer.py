@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
+from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -36,6 +37,8 @@ def database_path() -> Path:
 
 _Place = tuple[str, str, str | None]
 """Thread, namespace and id of a checkpoint."""
+_OUTSIDE = str(UUID(int=0))
+"""The task id of writes that come with a Command, from outside the graph."""
 _AT = "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 _DROP_CHECKPOINT = f"DELETE FROM checkpoints {_AT} AND json_extract(CAST(metadata AS TEXT), '$.refining')"
 _DROP_WRITES = f"DELETE FROM writes {_AT}"
@@ -121,7 +124,7 @@ class Saver(SqliteSaver):
         finished (nothing left to do at its newest checkpoint); without them its node runs again, on what the
         archive holds.
         """
-        kept = [write for write in writes if task_id == NULL_TASK_ID or write[0] in WRITES_IDX_MAP]
+        kept = [write for write in writes if task_id == _OUTSIDE or write[0] in WRITES_IDX_MAP]
         if kept:
             super().put_writes(config, kept, task_id, task_path)
 

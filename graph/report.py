@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -13,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from graph.running import Runs
+from state.edits import Attempt, Event
 from state.program import Program
 from state.search import Action, Best, LastAttempt, SearchState
 from state.settings import Settings
@@ -199,6 +202,27 @@ def runs_table(rows: Iterable[dict[str, Any]]) -> Table:
         table.add_row(row["run"][:8], row["task"], row["status"], score, f"{row['evaluations']}/{row['budget']}",
                       str(row["model_calls"]), row["model"], row["created"])  # fmt: skip
     return table
+
+
+def load(database: Path, run: str = "last") -> tuple[SearchState, list[Event]]:
+    """A run's state and its event log, for notebooks. Raises UnknownRun or ArchiveError."""
+    runs = Runs(database)
+    try:
+        state = runs.state(runs.find(run))
+        return state, runs.archive.events(state["run"], state["branch"])
+    finally:
+        runs.close()
+
+
+def curve(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """One row per evaluated attempt: evaluation (1, 2, ...), node, score and the best score so far."""
+    rows: list[dict[str, Any]] = []
+    best = 0.0
+    for event in events:
+        if isinstance(event, Attempt) and event.verdict not in ("duplicate", "unusable"):
+            best = max(best, event.score)
+            rows.append({"evaluation": len(rows) + 1, "node": event.node, "score": event.score, "best": best})
+    return rows
 
 
 def scores(state: SearchState) -> list[dict[str, Any]]:
