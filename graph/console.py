@@ -1,4 +1,4 @@
-"""What the commands share: options, exit codes, output."""
+"""What the commands share: options, exit codes, reading and writing."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.console import Console, RenderableType
 from graph.checkpointer import DEFAULT_DB
 from graph.running import Runs, UnknownRun
 from state.database import ArchiveError
+from tasks.task import TaskError
 
 DONE, FAILED, USAGE, PARKED = 0, 1, 2, 75
 """Exit codes; 75 is the system's EX_TEMPFAIL: try again later."""
@@ -46,6 +47,21 @@ def output(value: Any, view: RenderableType, as_json: bool) -> None:
         typer.echo(json.dumps(value, indent=1))
     else:
         console.print(view)
+
+
+def db_option(database: Path) -> str:
+    """The option that a printed command needs to mean the same database; empty for the default one."""
+    return "" if database == DB else f" --db {database}"
+
+
+def source(path: Path) -> str:
+    """The text of a program. Raises TaskError when it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TaskError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path}: not a text file ({error})") from None
 
 
 @contextmanager

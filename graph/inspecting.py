@@ -10,16 +10,22 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from graph.console import DB, USAGE, Db, Json, RunId, complain, console, existing, output, say
+from graph.console import DB, FAILED, USAGE, Db, Json, RunId, complain, console, existing, output, say
 from graph.report import code_view, diff_view, label, result_view, runs_table, tree_view, verdict_view
 from graph.running import Ended, Runs
 from graph.searching import best_verdict
+from state.archive import Purpose
 from state.program import SUFFIX, Program
 from state.search import Best, SearchState
 from state.settings import Settings
 from state.tree import SearchTree, TreeNode
-from state.verdict import Passed, score_of
+from state.verdict import Passed, Verdict, score_of
 from tasks.task import find_task
+
+PURPOSES: dict[Purpose, str] = {
+    "attempt": "the attempt", "seed": "the seed program", "confirm": "its confirmation",
+    "held_out": "on held-out inputs",
+}  # fmt: skip
 
 
 def runs(db: Db = DB, as_json: Json = False) -> None:
@@ -32,7 +38,8 @@ def runs(db: Db = DB, as_json: Json = False) -> None:
 def _row(opened: Runs, row: dict[str, Any]) -> dict[str, Any]:
     names = ("run", "task", "status", "best_score", "evaluations", "model_calls", "budget", "model", "world_model",
              "coder", "attempts", "best_program", "branch", "created", "updated")  # fmt: skip
-    return {**{name: row[name] for name in names}, "status": opened.status(row["run"])}
+    return {**{name: row[name] for name in names}, "status": opened.status(row["run"]),
+            "short": opened.short(row["run"])}  # fmt: skip
 
 
 def tree(run_id: RunId, db: Db = DB, as_json: Json = False) -> None:
@@ -50,7 +57,10 @@ def show(
     db: Db = DB,
     as_json: Json = False,
 ) -> None:
-    """Show a run, or one intent or program of it: verdicts, receipt, code, difference to its parent."""
+    """Show a run, an intent, or a program.
+
+    Of a program: verdicts, receipt, code, and the difference to its parent.
+    """
     with existing(db) as opened:
         found = opened.find(run_id)
         state = _state(opened, found)
@@ -111,8 +121,10 @@ def _program(opened: Runs, nodes: SearchTree, node: TreeNode, program_id: str) -
     parts: list[RenderableType] = [Text(f"\nProgram {program.id}", "bold"), code_view(program)]
     if parent is not None:
         parts += [Text(f"\nAgainst its parent {parent.id}", "bold"), diff_view(program, parent)]
+    before: Verdict | None = None
     for purpose, verdict in verdicts:
-        parts += [Text(f"\nVerdict ({purpose})", "bold"), verdict_view(verdict)]
+        parts += [Text(f"\nVerdict ({PURPOSES[purpose]})", "bold"), verdict_view(verdict, before)]
+        before = verdict
     return value, Group(*parts)
 
 
@@ -122,14 +134,18 @@ def best(
     db: Db = DB,
     as_json: Json = False,
 ) -> None:
-    """Print the best program, or write it and what vouches for it into a folder."""
+    """Print or export the best program.
+
+    With --out, the program and what vouches for it are written into a folder.
+    """
     with existing(db) as opened:
         found = opened.find(run_id)
         state = _state(opened, found)
         if state["best"] is None:
-            raise typer.Exit(complain(f"run {found[:8]} has no program that passed yet", 1))
+            raise typer.Exit(complain(f"run {opened.short(found)} has no program that passed yet", FAILED))
         program = opened.archive.program(Best.model_validate(state["best"]).program)
-        result = _result(state, program, best_verdict(opened, Ended("done", state)))
+        verdict = best_verdict(opened, Ended("done", state))
+    result = _result(state, program, verdict) if out is not None or as_json else {}
     if out is not None:
         _write(out, program, result)
         say(f"wrote {out / ('kernel' + SUFFIX[program.language])} and {out / 'result.json'}")
@@ -160,11 +176,12 @@ def _write(folder: Path, program: Program, result: dict[str, Any]) -> None:
         (folder / f"kernel{SUFFIX[program.language]}").write_text(program.source, encoding="utf-8")
         (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        raise typer.Exit(complain(f"--out {folder}: cannot be written ({error.strerror})", 1)) from None
+        raise typer.Exit(complain(f"--out {folder}: cannot be written ({error.strerror})", FAILED)) from None
 
 
 def _state(opened: Runs, run: str) -> SearchState:
     state = opened.state(run)
     if "tree" not in state:
-        raise typer.Exit(complain(f"run {run[:8]} has only just begun; go on with: ksearch resume {run[:8]}", 1))
+        short = opened.short(run)
+        raise typer.Exit(complain(f"run {short} has only just begun; go on with: ksearch resume {short}", FAILED))
     return state

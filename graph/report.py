@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +30,44 @@ def label(state: SearchState) -> str | None:
     return LABEL if Settings.model_validate(state["settings"]).needs_label else None
 
 
-def tree_view(state: SearchState, closed_only: bool = False) -> Tree:
-    """The search tree: J where an intent was pursued, V where it waits; the way to the best is marked."""
+def tree_view(state: SearchState, lines: int | None = None) -> Tree:
+    """The search tree: J where an intent was pursued, V where it waits; the way to the best is marked.
+
+    With `lines`, no more than that many: one for each intent, the most telling ones.
+    """
     tree = SearchTree.model_validate(state["tree"])
     best = None if state["best"] is None else Best.model_validate(state["best"])
     path = set() if best is None else {best.node, *(node.id for node in tree.ancestors(best.node))}
     pursued = None if state["action"] is None else Action.model_validate(state["action"]).node
+    shown = {node.id for node in tree.nodes} if lines is None else _telling(tree, [pursued, *path], lines - 2)
     root = tree[ROOT]
     score = f" [bold]J {root.score:.1f}[/] (seed)" if root.score is not None else ""
     view = Tree(f"[bold]{escape(root.intent.title)}[/]{score}")
     branches = {ROOT: view}
     for node in tree.nodes[1:]:
-        if closed_only and node.status != "closed" and node.id != pursued:
-            continue
-        line = _node_line(tree, node, path, pursued, best)
-        branches[node.id] = branches[node.parent_id or ROOT].add(line)
+        if node.id in shown:
+            line = _node_line(tree, node, path, pursued, best)
+            line.no_wrap = lines is not None
+            line.overflow = "ellipsis"
+            branches[node.id] = branches[node.parent_id or ROOT].add(line)
+    hidden = len(tree.nodes) - len(shown | {ROOT})
+    if hidden:
+        view.add(Text(f"and {hidden} more", "dim"))
     return view
+
+
+def _telling(tree: SearchTree, first: list[str | None], count: int) -> set[str]:
+    """At most `count` of the nodes, each with its ancestors: these first, then by J, then by V, pruned ones last."""
+
+    def rank(node: TreeNode) -> tuple[bool, bool, float, float]:
+        return (node.id not in first, node.status == "pruned", -(node.score or 0.0), -node.priority)
+
+    chosen: set[str] = set()
+    for node in sorted(tree.nodes[1:], key=rank):
+        lineage = {node.id, *(ancestor.id for ancestor in tree.ancestors(node.id))} - {ROOT}
+        if len(chosen | lineage) <= count:
+            chosen |= lineage
+    return chosen
 
 
 def _node_line(tree: SearchTree, node: TreeNode, path: set[str], pursued: str | None, best: Best | None) -> Text:
@@ -90,29 +112,25 @@ def attempt_line(state: SearchState) -> str:
     said = what if last.verdict == "passed" else f"{last.verdict.replace('_', ' ')}: {what}"
     best = state["best"]
     leads = best is not None and best["program"] == last.program and last.improved
-    marks = " *new best*" if leads else " (best of its intent)" if last.improved else ""
+    marks = " *new best*" if leads else " (best of its intent)" if last.improved else _not_better(node, last)
     reused = " [verdict reused]" if last.reused else ""
     return f"[{state['evaluations']:>3}/{budget}] {node.id} {node.intent.title} #{node.attempts}: {said}{reused}{marks}"
 
 
-def baseline_table(state: SearchState) -> Table:
-    """Every PyTorch formulation on every workload; the strongest is what programs are measured against."""
-    return baseline_view(tuple(BaselineTiming.model_validate(row) for row in state["baseline"]))
+def _not_better(node: TreeNode, last: LastAttempt) -> str:
+    """Why a higher score was not taken."""
+    return " (not beyond the noise)" if node.score is not None and last.score > node.score else ""
 
 
-def baseline_view(rows: tuple[BaselineTiming, ...]) -> Table:
-    """Latencies in microseconds, the strongest of each workload marked."""
+def baseline_view(rows: Sequence[BaselineTiming]) -> RenderableType:
+    """Latency of every PyTorch formulation on every workload; programs are measured against the strongest."""
     names = list(dict.fromkeys(name for row in rows for name in (*row.latency_us, *row.errors)))
-    table = Table(title="PyTorch baselines, us (* the strongest, which programs are measured against)")
-    table.add_column("workload")
+    table = Table("workload")
     for name in names:
         table.add_column(name, justify="right")
     for row in rows:
-        cells = [
-            f"{row.latency_us[n]:.0f}{'*' if n == row.strongest else ''}" if n in row.latency_us else "-" for n in names
-        ]
-        table.add_row(row.workload, *cells)
-    return table
+        table.add_row(row.workload, *(_latency(row, name) for name in names))
+    return Group("PyTorch baselines in us; programs are measured against the strongest (*)", table)
 
 
 def _latency(row: BaselineTiming, name: str) -> str:
@@ -157,19 +175,23 @@ def timing_table(verdict: Passed) -> Table:
     return table
 
 
-def verdict_view(verdict: Verdict) -> RenderableType:
-    """A verdict with its receipt; without one it is called unverified."""
+def verdict_view(verdict: Verdict, before: Verdict | None = None) -> RenderableType:
+    """A verdict with its receipt, or what differs from the receipt before; without one it is called unverified."""
     parts: list[RenderableType] = [Text(summary(verdict), "bold")]
     parts.append(timing_table(verdict) if isinstance(verdict, Passed) else Text(verdict.message))
-    parts.append(Text("unverified: no receipt", "red") if verdict.receipt is None else receipt_view(verdict.receipt))
+    parts.append(Text("unverified: no receipt", "red") if verdict.receipt is None else
+                 receipt_view(verdict.receipt, None if before is None else before.receipt))  # fmt: skip
     return Group(*parts)
 
 
-def receipt_view(receipt: Receipt) -> Table:
-    """Every field of a receipt."""
-    table = Table("receipt", "", show_header=False, title="Receipt", title_justify="left")
+def receipt_view(receipt: Receipt, before: Receipt | None = None) -> Table:
+    """The fields of a receipt that differ from the one before; of many seeds the first few."""
+    table = Table("receipt", "", show_header=False, title_justify="left",
+                  title="Receipt" if before is None else "Receipt, where it differs from the one above")  # fmt: skip
+    known = {} if before is None else before.model_dump(mode="json")
     for name, value in receipt.model_dump(mode="json").items():
-        table.add_row(name, escape(_plain(value)))
+        if name not in known or known[name] != value:
+            table.add_row(name, escape(_plain(value)))
     return table
 
 
@@ -177,7 +199,8 @@ def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key}={item}" for key, item in value.items())
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        more = f" ... {len(value)} in all (--json has them)" if len(value) > 12 else ""
+        return ", ".join(map(str, value[:4] if more else value)) + more
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
@@ -195,11 +218,11 @@ def diff_view(program: Program, parent: Program) -> Syntax:
 
 
 def runs_table(rows: Iterable[dict[str, Any]]) -> Table:
-    """The list of runs."""
+    """The list of runs; `short` is as much of an id as one has to type."""
     table = Table("run", "task", "status", "best J", "evaluations", "model calls", "model", "begun (UTC)")
     for row in rows:
         score = "-" if row["best_score"] is None else f"{row['best_score']:.1f}"
-        table.add_row(row["run"][:8], row["task"], row["status"], score, f"{row['evaluations']}/{row['budget']}",
+        table.add_row(row["short"], row["task"], row["status"], score, f"{row['evaluations']}/{row['budget']}",
                       str(row["model_calls"]), row["model"], row["created"])  # fmt: skip
     return table
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
@@ -28,8 +28,15 @@ from state.settings import Settings
 Status = Literal["done", "running", "parked", "waiting", "paused", "failed"]
 """waiting: for a person's approval; parked: for the evaluator; paused: `ksearch resume` goes on."""
 
-Watcher = Callable[[str, SearchState], None]
-"""Called after every step with the node's name and the state as it then is."""
+
+class Watcher(Protocol):
+    """Whoever looks on while a run advances."""
+
+    def __call__(self, node: str, state: SearchState) -> None:
+        """Called after every step with the node's name and the state as it then is."""
+
+    def stopping(self) -> None:
+        """Called from a signal handler when the run was told to stop after the step in flight."""
 
 
 class UnknownRun(ValueError):
@@ -71,9 +78,20 @@ class Runs:
         matches = [run for run in rows if run.startswith(prefix)] if prefix else []
         if len(matches) == 1:
             return matches[0]
-        known = ", ".join(run[:8] for run in rows[:10]) or "none yet"
+        known = ", ".join(self.short(run) for run in rows[:10]) or "none yet"
         what = "is not the id of one run" if not matches else f"fits {len(matches)} runs"
         raise UnknownRun(f"{prefix!r} {what} in {self.database} (newest first: {known})")
+
+    def short(self, run: str) -> str:
+        """The first characters of an id, eight or as many more as tell it from every other run's.
+
+        The ids that `langgraph dev` gives begin with the time: runs begun within a minute share eight.
+        """
+        others = [str(row["run"]) for row in self.archive.runs() if row["run"] != run]
+        length = 8
+        while length < len(run) and any(other.startswith(run[:length]) for other in others):
+            length += 1
+        return run[:length]
 
     def snapshot(self, run: str) -> StateSnapshot:
         """The run's newest checkpoint."""
@@ -104,6 +122,10 @@ class Runs:
         """An id for a new run: a UUID, as `langgraph dev` wants its threads named."""
         return str(uuid.uuid4())
 
+    def prepare(self, run: str, settings: Settings) -> None:
+        """Whatever could keep the run from beginning is raised: TaskError, ModelError or ToolMissing."""
+        self._services(run, settings)
+
     def start(self, settings: Settings, watch: Watcher, run: str) -> Ended:
         """A new run, until it ends, waits, or is told to stop."""
         form = {"task": settings.task, "model": settings.model, "budget": settings.budget, "approve": settings.approve}
@@ -122,14 +144,20 @@ class Runs:
         return self._drive(Command(resume=reply), run, watch)
 
     def edit(self, run: str, edits: list[dict[str, Any]]) -> None:
-        """Adds a person's edits; the next `approve` or `select` applies them. Raises RunBusy."""
+        """Adds a person's edits; the next `approve` or `select` applies them. Raises RunBusy.
+
+        The update takes the place of the checkpoint at which a run waited, so `approve` asks once more.
+        """
         with self._leases.of(run):
+            waits = self.interrupt(run)
             state = self.state(run)
             self.graph.update_state(_config(run), {"person_edits": state["person_edits"] + edits})
+            if waits is not None:
+                self.graph.invoke(None, _config(run), durability="sync")
 
     def _drive(self, given: Any, run: str, watch: Watcher) -> Ended:
         control = RunControl()
-        with self._leases.of(run), _stopping(control):
+        with self._leases.of(run), _stopping(control, watch):
             state: SearchState = self.state(run)
             try:
                 stream = self.graph.stream(
@@ -140,7 +168,7 @@ class Runs:
                         if node != "__interrupt__" and changes:
                             state = {**state, **changes}
                             watch(node, state)
-            except GraphDrained:
+            except (GraphDrained, _StoppedAtOnce):
                 pass
             return self._ended(run)
 
@@ -161,8 +189,12 @@ def _config(run: str) -> RunnableConfig:
     return {"configurable": {"thread_id": run}, "recursion_limit": RECURSION_LIMIT}
 
 
+class _StoppedAtOnce(KeyboardInterrupt):
+    """A second signal came: the step in flight is given up, and repeated by the next resume."""
+
+
 @contextmanager
-def _stopping(control: RunControl) -> Iterator[None]:
+def _stopping(control: RunControl, watch: Watcher) -> Iterator[None]:
     """SIGINT and SIGTERM stop the run after the step in flight; a second one stops at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -170,8 +202,9 @@ def _stopping(control: RunControl) -> Iterator[None]:
 
     def stop(number: int, frame: object) -> None:
         if control.drain_requested:
-            raise KeyboardInterrupt
+            raise _StoppedAtOnce
         control.request_drain(signal.Signals(number).name)
+        watch.stopping()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

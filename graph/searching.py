@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from graph.console import DB, DONE, PARKED, Db, RunId, complain, console, existing, opened, say
+from graph.console import DB, DONE, PARKED, Db, RunId, complain, console, db_option, existing, opened, say, source
 from graph.report import result_view
 from graph.running import Ended, Runs
 from graph.watching import watcher_for
@@ -16,11 +16,11 @@ from state.search import Best
 from state.settings import Settings
 from state.verdict import Verdict
 from tasks.playbook import LABEL
-from tasks.task import Task, TaskError, find_task
+from tasks.task import Task, find_task
 
 
 def run(
-    task: Annotated[str, typer.Argument(help="A shipped task (see `ksearch tasks`) or a task folder.")],
+    task: Annotated[str, typer.Argument(help="A shipped task (see `ksearch tasks`) or a task folder.", metavar="TASK")],
     model: Annotated[str | None, typer.Option(help="playbook, openai:NAME or google_genai:NAME.")] = None,
     world_model: Annotated[str | None, typer.Option(help="Model that edits the tree, if another.")] = None,
     coder: Annotated[str | None, typer.Option(help="Model that writes programs, if another.")] = None,
@@ -34,7 +34,10 @@ def run(
     threads: Annotated[int | None, typer.Option(min=1, help="OpenMP threads; default: every core.")] = None,
     db: Db = DB,
 ) -> None:
-    """Search for a faster program; stop it at any time and resume it."""
+    """Search for a faster program.
+
+    Stop it at any time (Ctrl-C) and go on with `ksearch resume`.
+    """
     found = find_task(task)
     settings = Settings.model_validate(
         {
@@ -46,7 +49,7 @@ def run(
             "stagnation": stagnation,
             "min_improvement": min_improvement,
             "max_minutes": max_minutes,
-            "seed_program": None if seed_program is None else _source(seed_program),
+            "seed_program": None if seed_program is None else source(seed_program),
             "approve": approve,
             "march": march,
             "threads": threads,
@@ -56,36 +59,42 @@ def run(
         model_named(name, found)
     with opened(db) as runs:
         run_id = runs.new_id()
-        say(f"run {run_id[:8]}: task {found.name}, model {settings.model}, budget {budget}, database {db}")
-        if settings.needs_label:
+        runs.prepare(run_id, settings)
+        say(f"run {runs.short(run_id)}: task {found.name}, model {settings.model}, budget {budget}, database {db}")
+        if settings.needs_label and not console.is_terminal:
             say(LABEL)
-        with watcher_for(console) as watch:
+        with watcher_for(console, "measuring the PyTorch baselines ...") as watch:
             ended = runs.start(settings, watch, run_id)
         raise typer.Exit(concluded(runs, run_id, ended, db))
 
 
 def resume(run_id: RunId, db: Db = DB) -> None:
-    """Go on with a run where it stopped; nothing that was paid for is paid again."""
+    """Go on with a run where it stopped.
+
+    Nothing that was paid for is paid again.
+    """
     with existing(db) as runs:
         found = runs.find(run_id)
+        short = runs.short(found)
         if runs.status(found) == "done":
-            say(f"run {found[:8]} is done already")
-        with watcher_for(console) as watch:
+            say(f"run {short} is done already")
+        with watcher_for(console, f"going on with run {short} ...") as watch:
             ended = runs.resume(found, watch)
         raise typer.Exit(concluded(runs, found, ended, db))
 
 
 def concluded(runs: Runs, run_id: str, ended: Ended, db: Path) -> int:
     """The result, or how to go on, is on the screen; returns the exit code."""
-    short = run_id[:8]
-    option = "" if db == DB else f" --db {db}"
+    short = runs.short(run_id)
+    option = db_option(db)
     if ended.status == "done":
         console.print(result_view(ended.state, best_verdict(runs, ended)))
         say(f"The program: ksearch best {short}{option}    Everything about it: ksearch show {short}{option}")
         return DONE
     if ended.status == "waiting":
         count = len(ended.interrupt["action_requests"]) if ended.interrupt else 0
-        complain(f"{count} tree edits wait for your word; go on with: ksearch approve {short}{option}", PARKED)
+        noun = "1 tree edit waits" if count == 1 else f"{count} tree edits wait"
+        complain(f"{noun} for your word; nothing is lost. Go on with: ksearch approve {short}{option}", PARKED)
     elif ended.status == "parked" and ended.interrupt is not None:
         complain(
             f"the evaluator is away ({ended.interrupt['reason']}); no budget was spent and nothing is lost. "
@@ -112,10 +121,3 @@ def _default_model(task: Task, world_model: str | None, coder: str | None) -> st
     if task.playbook.is_dir():
         return "playbook"
     raise ModelError(f"task {task.name!r} has no playbook and no model was chosen; say --model with {choices(task)}")
-
-
-def _source(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TaskError(f"--seed-program {path}: cannot be read ({error})") from None

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from graph.build import graph
-from graph.console import FAILED, USAGE, Json, complain, console, output, say
+from graph.console import FAILED, USAGE, Json, complain, console, output, say, source
 from graph.report import baseline_view
 from graph.services import evaluator_for
 from state.program import SUFFIX, Program
@@ -42,7 +42,10 @@ def _described(task: Task) -> dict[str, Any]:
 
 
 def new(name: Annotated[str, typer.Argument(help="Name of the task, and of its folder here.")]) -> None:
-    """Make a folder for a task of your own: a small one that runs, to be changed."""
+    """Make a folder for a task of your own.
+
+    It holds a small task that runs, to be changed.
+    """
     folder = Path(name)
     entry_point = re.sub(r"\W", "_", folder.name)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", folder.name):
@@ -95,7 +98,10 @@ def evaluate(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Judge programs: compile, check and time each against the baseline. Nothing is stored."""
+    """Compile, check and time programs.
+
+    Each is timed against the baseline; nothing is stored.
+    """
     found = find_task(task)
     programs = [(path, _program(path, found)) for path in _sources(files, found)]
     evaluator = evaluator_for(found, Settings(task=task, march=march, threads=threads))
@@ -130,10 +136,7 @@ def _program(path: Path, task: Task) -> Program:
     language = next((language for language in task.languages if SUFFIX[language] == path.suffix), None)
     if language is None:
         raise TaskError(f"{path}: task {task.name} takes {', '.join(task.languages)} programs")
-    try:
-        return Program(language=language, source=path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise TaskError(f"{path}: cannot be read ({error})") from None
+    return Program(language=language, source=source(path))
 
 
 def draw_graph(as_json: Json = False) -> None:

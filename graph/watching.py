@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from graph.report import attempt_line, baseline_table, label, tree_view
+from graph.report import attempt_line, baseline_view, label, tree_view
 from state.search import Action, Best, SearchState
 from state.settings import Settings
 from state.tree import SearchTree
+from tasks.evaluator import BaselineTiming
+
+STOPPING = "stopping after the step in flight; once more stops at once and repeats that step later"
+_BESIDE_TREE = 5
+"""Lines of the live view that are not the tree."""
 
 
 class PlainWatcher:
@@ -36,7 +44,7 @@ class PlainWatcher:
         """The step is on the screen."""
         if node == "initialize" and state["baseline"] and not self._baseline_shown:
             self._baseline_shown = True
-            self._console.print(baseline_table(state))
+            self._console.print(baseline_view([BaselineTiming.model_validate(row) for row in state["baseline"]]))
         elif node == "instantiate" and state["last"] is not None and not state["parked"]:
             verdicts = Action.model_validate(state["action"]).verdicts
             if verdicts[-2:] != ("duplicate", "duplicate"):
@@ -49,16 +57,23 @@ class PlainWatcher:
             for line in state["rejected"]:
                 self._line(f"edit refused: {line}")
 
+    def stopping(self) -> None:
+        """The person knows that they were heard. Unbuffered: a signal may come in the middle of a print."""
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"ksearch: {STOPPING}\n".encode())
+
     def _line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=not self._console.is_terminal)
 
 
 class LiveWatcher:
-    """The budget, the current intent, the best J and the tree, redrawn after every step."""
+    """Plain lines for what is over; below them budget, current attempt, best J and tree, redrawn all the time."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, opening: str) -> None:
         self._console = console
-        self._live = Live(Text("measuring the PyTorch baselines ..."), console=console, vertical_overflow="crop")
+        self._over = PlainWatcher(console)
+        self._spinner = Spinner("dots", Text(opening))
+        self._picture: RenderableType = Text("")
+        self._live = Live(console=console, get_renderable=self._view, transient=True, refresh_per_second=8)
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -67,36 +82,57 @@ class LiveWatcher:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.update(Text(""))
         self._live.__exit__(kind, error, trace)
 
     def __call__(self, node: str, state: SearchState) -> None:
         """The step is on the screen."""
+        self._over(node, state)
         if "tree" in state:
-            self._live.update(self._view(state), refresh=True)
+            self._spinner.update(text=_now(node, state))
+            self._picture = _picture(state, max(3, self._console.height - _BESIDE_TREE))
+            self._live.refresh()
 
-    def _view(self, state: SearchState) -> Group:
-        settings = Settings.model_validate(state["settings"])
-        best = None if state["best"] is None else Best.model_validate(state["best"])
-        grid = Table.grid(padding=(0, 1))
-        grid.add_row(
-            Text(f"{settings.task}", "bold"),
-            ProgressBar(total=settings.budget, completed=state["evaluations"], width=30),
-            f"{state['evaluations']}/{settings.budget} evaluations",
-            Text("best J -" if best is None else f"best J {best.score:.1f}", "bold green"),
-        )
-        lines = [Text(attempt_line(state))] if state["last"] is not None else []
-        if state["action"] is not None:
-            action = Action.model_validate(state["action"])
-            intent = SearchTree.model_validate(state["tree"])[action.node].intent
-            lines.append(Text(f"now: {intent.title}, attempt {action.attempts + 1}", "cyan"))
-        note = label(state)
-        return Group(grid, *([Text(note, "yellow")] if note else []), *lines, tree_view(state))
+    def stopping(self) -> None:
+        """The next redraw, a fraction of a second away, says so."""
+        self._spinner.update(text=Text(STOPPING, "bold red", no_wrap=True, overflow="ellipsis"))
+
+    def _view(self) -> RenderableType:
+        return Group(self._spinner, self._picture)
+
+
+def _now(node: str, state: SearchState) -> Text:
+    """What goes on after this step."""
+    text = "the world model revises the tree"
+    if state["action"] is not None and node != "co_evolve":
+        action = Action.model_validate(state["action"])
+        intent = SearchTree.model_validate(state["tree"])[action.node].intent
+        text = f"now: {intent.title}, attempt {action.attempts + 1}"
+    elif state["stop_reason"] is not None:
+        text = "measuring the best program on held-out inputs"
+    return Text(text, "cyan", no_wrap=True, overflow="ellipsis")
+
+
+def _picture(state: SearchState, height: int) -> RenderableType:
+    settings = Settings.model_validate(state["settings"])
+    best = None if state["best"] is None else Best.model_validate(state["best"])
+    spent = min(state["evaluations"] / settings.budget, 1.0)
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row(
+        ProgressBar(total=1.0, completed=spent, width=20),
+        Text(f"{state['evaluations']}/{settings.budget} evaluations", no_wrap=True),
+        Text("no program passed yet" if best is None else f"best J {best.score:.1f}", "bold green", no_wrap=True),
+    )
+    note = label(state)
+    return Group(grid, *([Text(note, "yellow")] if note else []), tree_view(state, lines=height))
 
 
 Watcher = PlainWatcher | LiveWatcher
 
 
-def watcher_for(console: Console) -> Watcher:
-    """Live in a terminal, plain otherwise."""
-    return LiveWatcher(console) if console.is_terminal else PlainWatcher(console)
+def watcher_for(console: Console, opening: str = "") -> Watcher:
+    """Live in a terminal, plain otherwise; `opening` says what goes on until the first step is over."""
+    if console.is_terminal:
+        return LiveWatcher(console, opening)
+    if opening:
+        console.print(opening, markup=False, highlight=False, soft_wrap=True)
+    return PlainWatcher(console)

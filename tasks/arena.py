@@ -1,4 +1,4 @@
-"""Memory that the trusted process and a candidate share: tensors between guard zones. Standard library and torch only."""
+"""Memory shared by the trusted process and a candidate: tensors between guard zones. Standard library, torch."""
 
 from __future__ import annotations
 

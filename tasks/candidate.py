@@ -44,8 +44,9 @@ def main() -> None:
 
 
 def _limit(setup: dict[str, Any]) -> None:
-    with open("/proc/self/statm", "rb") as file:
-        mapped = int(file.read().split()[0]) * mmap.PAGESIZE
+    statm = os.open("/proc/self/statm", os.O_RDONLY)
+    mapped = int(os.read(statm, 256).split()[0]) * mmap.PAGESIZE
+    os.close(statm)
     resource.setrlimit(resource.RLIMIT_AS, (mapped + setup["memory"], mapped + setup["memory"]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (setup["file_size"], setup["file_size"]))

@@ -104,7 +104,8 @@ def _first(mask: torch.Tensor) -> list[int]:
 
 def _unwritten(mask: torch.Tensor) -> str:
     """How much was never written, and which rows when whole rows are missing."""
-    text = f"{int(mask.sum())} of {mask.numel()} elements were never written (or only added to: outputs are not zeroed)"
+    count = f"{int(mask.sum())} of {mask.numel()} elements"
+    text = f"{count} were never written (or only added to: outputs are not zeroed)"
     rows = mask.reshape(mask.shape[0], -1) if mask.dim() else mask.reshape(1, 1)
     whole = rows.all(dim=1).nonzero().flatten()
     if len(whole):
@@ -129,8 +130,10 @@ def _shape_hint(spec: Spec, found: _Difference) -> str:
     ratio = (got / want)[want.abs() > 1e-3 * want.abs().max()]
     if len(ratio) > 8 and bool(ratio.isfinite().all()) and float(ratio.std()) < 1e-3 * abs(float(ratio.mean())):
         return f" Every element is {float(ratio.mean()):.4g} times what is expected."
-    rows = found.wrong.reshape(spec.shape[0], -1).any(dim=1).nonzero().flatten() if spec.shape else []
-    if len(rows) and len(rows) < spec.shape[0]:
+    if not spec.shape:
+        return ""
+    rows = found.wrong.reshape(spec.shape[0], -1).any(dim=1).nonzero().flatten()
+    if len(rows) < spec.shape[0]:
         return f" Only rows {int(rows[0])}..{int(rows[-1])} are affected ({len(rows)} of {spec.shape[0]})."
     return ""
 

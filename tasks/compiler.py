@@ -21,6 +21,7 @@ _MEMORY_KIB = 6 << 20
 _SHOWN_ERRORS = 6
 _SHOWN_CHARACTERS = 3500
 _GUARD = """
+exec 3<&0 0</dev/null
 ulimit -v "$1"; ulimit -c 0; shift
 (read -r _ <&3; kill -KILL 0) &
 guard=$!
@@ -29,7 +30,7 @@ status=$?
 kill -KILL $guard
 exit $status
 """
-"""Shell that runs a command and kills its whole process group when the pipe on descriptor 3 is closed."""
+"""Shell that runs a command and kills its whole process group when the pipe on its standard input is closed."""
 _EXTENSIONS = {
     "__SSE4_2__": "SSE4.2", "__AVX__": "AVX", "__AVX2__": "AVX2", "__FMA__": "FMA", "__F16C__": "F16C",
     "__AVX512F__": "AVX512F", "__AVX512BW__": "AVX512BW", "__AVX512VL__": "AVX512VL", "__AVX512VNNI__": "AVX512VNNI",
@@ -65,14 +66,14 @@ def find_compiler(march: str) -> Compiler:
     """The machine's g++; ToolMissing when there is none or when it does not know the -march value."""
     path = shutil.which("g++")
     if path is None:
-        raise ToolMissing("g++ was not found: install it (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++)")
+        raise ToolMissing("g++ was not found: install it (Debian: apt install g++; Fedora: dnf install gcc-c++)")
     command = [path, f"-march={march}", "-fopenmp", "-dM", "-E", "-x", "c++", os.devnull]
-    probe = subprocess.run(command, capture_output=True, text=True, timeout=60, env=_environment())
+    probe = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
     if probe.returncode:
         raise ToolMissing(f"g++ does not accept -march={march}: {probe.stderr.strip().splitlines()[0]}")
     macros = set(re.findall(r"^#define (\w+)", probe.stdout, re.MULTILINE))
     names = [name for macro, name in _EXTENSIONS.items() if macro in macros]
-    version = subprocess.run([path, "-dumpfullversion"], capture_output=True, text=True, timeout=60)
+    version = subprocess.run([path, "-dumpfullversion"], capture_output=True, text=True, check=False)
     return Compiler(path, march, f"g++ {version.stdout.strip()}", f"-march={march}: {' '.join(names) or 'baseline'}")
 
 
@@ -90,8 +91,8 @@ def build(compiler: Compiler, task: Task, source: str, folder: Path) -> Build | 
     (folder / SOURCE).write_text(source, encoding="utf-8")
     library = folder / "kernel.so"
     began = time.monotonic()
-    command = [compiler.path, *compiler.flags, "-Wl,-z,defs", "-fdiagnostics-color=never", f"-fmax-errors={_SHOWN_ERRORS}",
-               SOURCE, "-o", library.name]  # fmt: skip
+    options = ("-Wl,-z,defs", "-fdiagnostics-color=never", f"-fmax-errors={_SHOWN_ERRORS}")
+    command = [compiler.path, *compiler.flags, *options, SOURCE, "-o", library.name]
     status, errors = _guarded(command, folder, task.limits.compile_s)
     seconds = time.monotonic() - began
     if status is None:
@@ -114,9 +115,9 @@ def _guarded(command: list[str], folder: Path, limit_s: float) -> tuple[int | No
     try:
         with log.open("wb") as file:
             process = subprocess.Popen(
-                ["/bin/sh", "-c", 'exec 3<&"$0"; ' + _GUARD, str(watched), str(_MEMORY_KIB), *command],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file, cwd=folder, env=_environment(),
-                pass_fds=(watched,), start_new_session=True,
+                ["/bin/sh", "-c", _GUARD, "sh", str(_MEMORY_KIB), *command],
+                stdin=watched, stdout=subprocess.DEVNULL, stderr=file, cwd=folder, env=_environment(),
+                start_new_session=True,
             )  # fmt: skip
         try:
             status: int | None = process.wait(limit_s)
@@ -155,7 +156,7 @@ def _missing_entry(task: Task, library: Path) -> str:
     nm = shutil.which("nm")
     if nm is None:
         return ""
-    listing = subprocess.run([nm, "-D", "--defined-only", str(library)], capture_output=True, text=True, timeout=60)
+    listing = subprocess.run([nm, "-D", "--defined-only", str(library)], capture_output=True, text=True, check=False)
     symbols = {line.split()[-1] for line in listing.stdout.splitlines() if line.strip()}
     name = task.entry_point
     if name in symbols:

@@ -23,9 +23,10 @@ from tasks.isolation import usable_cores
 from tasks.task import Task, TensorSpec, Workload
 from tasks.trusted import TrustedProcess, removed_settings
 
-_BUDGET_S = 0.5
+_BUDGET_S = 0.6
 _LONGER = 3
 """How many times the rounds of an ordinary evaluation a confirmation takes."""
+_ISA_LIMITS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
 _METHOD = (
     "interleaved rounds on fresh inputs in alternating order, candidate stopped while the baseline runs; median of "
     "per-round ratios; candidate's own clock within the wall clock's slack"
@@ -59,7 +60,7 @@ class CpuEvaluator:
         self._patience_s = patience_s
         self._lock = threading.RLock()
         self._folder = Path(tempfile.mkdtemp(prefix="ksearch-"))
-        self._trusted = TrustedProcess(_plain(task), self._threads, self._folder)
+        self._trusted = TrustedProcess(plain(task), self._threads, self._folder)
         self._baseline: dict[str, BaselineTiming] = {}
         self._builds: dict[str, Build] = {}
         self._finalizer = weakref.finalize(self, _clean_up, self._trusted, self._folder, os.getpid())
@@ -72,9 +73,14 @@ class CpuEvaluator:
     @property
     def hardware(self) -> str:
         """Processor, cores, threads, instruction set of the build, and limits put on PyTorch's."""
-        limits = [f"{key}={os.environ[key]}" for key in ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA") if key in os.environ]
+        limits = [f"{key}={os.environ[key]}" for key in _ISA_LIMITS if key in os.environ]
         parts = [_processor(), f"{self._threads} threads", self._compiler.isa, *limits]
         return ", ".join(parts)
+
+    @property
+    def trusted_pid(self) -> int | None:
+        """The trusted process, the only one that lives between evaluations; None before its first use."""
+        return self._trusted.pid
 
     def baseline(self) -> tuple[BaselineTiming, ...]:
         """Fresh timings of every formulation on every workload; later evaluations measure against them.
@@ -82,7 +88,10 @@ class CpuEvaluator:
         Raises EvaluatorUnavailable, TaskError.
         """
         with self._lock:
-            return self._race(self._task.workloads)
+            self._start()
+            names = [workload.name for workload in self._task.workloads]
+            _, reply = self._ask({"do": "race", "workloads": names})
+            return self._keep(reply["timings"])
 
     def use_baseline(self, timings: tuple[BaselineTiming, ...]) -> None:
         """Later evaluations measure against the strongest formulation per workload of these timings."""
@@ -111,15 +120,16 @@ class CpuEvaluator:
 
     def _verdict(self, program: Program, workloads: tuple[Workload, ...], longer: int) -> Verdict:
         with self._lock:
+            began = time.monotonic()
             built = self._build(program)
             if not isinstance(built, Build):
-                return built.model_copy(update={"receipt": self._receipt(_Measured(program))})
+                receipt = self._receipt(_Measured(program, time.monotonic() - began))
+                return built.model_copy(update={"receipt": receipt})
             self._start()
-            missing = tuple(workload for workload in workloads if workload.name not in self._baseline)
-            if missing:
-                self._race(missing)
             began, reply = self._ask(self._request(built, workloads, longer))
-            measured = _Measured(program, built.seconds, time.monotonic() - began, reply)
+            seconds = time.monotonic() - began - reply["race_s"]
+            self._keep(reply["raced"])
+            measured = _Measured(program, built.seconds, seconds, reply)
             return VERDICT.validate_python({**reply["verdict"], "receipt": self._receipt(measured)})
 
     def _build(self, program: Program) -> Build | CompileError | TimedOut:
@@ -138,9 +148,11 @@ class CpuEvaluator:
         return built
 
     def _request(self, built: Build, workloads: tuple[Workload, ...], longer: int) -> Message:
-        chosen = {workload.name: self._baseline[workload.name] for workload in workloads}
+        names = [workload.name for workload in workloads]
+        chosen = {name: self._baseline[name] for name in names if name in self._baseline}
         return {
             "do": "evaluate",
+            "workloads": names,
             "library": str(built.library),
             "folder": str(built.library.parent),
             "strongest": {name: timing.strongest for name, timing in chosen.items()},
@@ -149,10 +161,8 @@ class CpuEvaluator:
             "budget_s": _BUDGET_S * longer,
         }
 
-    def _race(self, workloads: tuple[Workload, ...]) -> tuple[BaselineTiming, ...]:
-        self._start()
-        _, reply = self._ask({"do": "race", "workloads": [workload.name for workload in workloads]})
-        timings = tuple(BaselineTiming.model_validate(timing) for timing in reply["timings"])
+    def _keep(self, raced: list[Message]) -> tuple[BaselineTiming, ...]:
+        timings = tuple(BaselineTiming.model_validate(timing) for timing in raced)
         self._baseline.update({timing.workload: timing for timing in timings})
         return timings
 
@@ -206,7 +216,7 @@ def _clean_up(trusted: TrustedProcess, folder: Path, owner: int) -> None:
 def _processor() -> str:
     """Model name and logical core count."""
     model = platform.processor() or platform.machine()
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
+    with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
         for line in file:
             if line.startswith(("model name", "Model")):
                 model = line.split(":", 1)[1].strip()
@@ -214,7 +224,7 @@ def _processor() -> str:
     return f"{model}, {os.cpu_count()} cores"
 
 
-def _plain(task: Task) -> dict[str, Any]:
+def plain(task: Task) -> dict[str, Any]:
     """The task as JSON, with every shape worked out: what the trusted process reads."""
 
     def tensors(specs: tuple[TensorSpec, ...], dims: dict[str, int]) -> list[dict[str, Any]]:

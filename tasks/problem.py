@@ -1,4 +1,4 @@
-"""A task as the trusted process sees it: plain data and the functions of its reference.py. Standard library and torch only."""
+"""A task as the trusted process sees it: plain data and the functions of reference.py. Standard library, torch."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Problem:
     def _call(self, function: str, *args: Any, **kwargs: Any) -> Any:
         try:
             return self.function(function)(*args, **kwargs)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the task author's own code
             raise ProblemError(f"{self.file}: {function}: {_reason(error, self.file)}") from None
 
     def _fits(self, spec: Spec, value: Any, table: str, function: str, load: Load) -> None:
@@ -139,7 +139,7 @@ def _import(file: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the task author's own code
         raise ProblemError(f"{file}: import: {_reason(error, file)}") from None
     return module
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from statistics import median
@@ -11,14 +12,17 @@ import torch
 
 from tasks.arena import same_bytes
 from tasks.checks import Tolerance, close
+from tasks.isolation import wait_until_quiet
 from tasks.problem import Load, Problem, ProblemError, Tensors
 
-_ROUNDS = 9
+QUIET_S = 0.02
+"""Seconds to wait at most until this process's OpenMP threads have stopped spinning."""
+_ROUNDS = 15
 _MIN_ROUNDS = 3
-_BUDGET_S = 1.5
 _WARM_CALLS = 3
-_HOPELESS = 2.5
-"""A formulation this many times slower than the fastest is timed no further."""
+_BUDGET_S = 1.5
+_HOPELESS = 3.0
+"""A formulation whose warm calls are this many times slower than the fastest takes no part in the rounds."""
 
 
 def new_seed() -> int:
@@ -39,23 +43,33 @@ def race(problem: Problem, load: Load) -> dict[str, Any]:
     inputs = problem.inputs(load, new_seed())
     expected = _reference(problem, load, inputs)
     errors: dict[str, str] = {}
+    latencies: dict[str, float] = {}
     for function in problem.baselines:
         fault = _unfit(problem, load, function, (inputs, expected))
         if fault:
             errors[function] = fault
-    runners = [function for function in problem.baselines if function not in errors]
-    if not runners:
+        else:
+            hope = _HOPELESS * min(latencies.values(), default=float("inf"))
+            latencies[function] = _warm_latency(problem, function, inputs, hope)
+    if not latencies:
         reasons = "; ".join(f"{function}: {reason}" for function, reason in errors.items())
         raise ProblemError(f"{problem.file}: baselines: none can be used on workload {load.name!r}: {reasons}")
-    latencies = _rounds(problem, load, runners)
+    hope = _HOPELESS * min(latencies.values())
+    latencies |= _rounds(problem, load, [name for name, latency in latencies.items() if latency <= hope])
     strongest = min(latencies, key=lambda function: latencies[function])
     return {"workload": load.name, "latency_us": latencies, "strongest": strongest, "errors": errors}
 
 
-def warm(problem: Problem, load: Load, function: str, inputs: Tensors) -> None:
-    """What a first call sets up (torch.compile, caches) is set up; ProblemError when the formulation raises."""
+def warm(problem: Problem, load: Load, function: str) -> None:
+    """What first calls set up (torch.compile, caches) is set up. Raises ProblemError when the formulation raises."""
     for _ in range(_WARM_CALLS):
-        problem.formulation(function, load, inputs)
+        problem.formulation(function, load, problem.inputs(load, new_seed()))
+
+
+def _warm_latency(problem: Problem, function: str, inputs: Tensors, hope: float) -> float:
+    """The faster of two calls; the second is spared when the first leaves no hope."""
+    first, _ = timed(problem, function, inputs)
+    return first if first > hope else min(first, timed(problem, function, inputs)[0])
 
 
 def _reference(problem: Problem, load: Load, inputs: Tensors) -> Tensors:
@@ -68,13 +82,12 @@ def _reference(problem: Problem, load: Load, inputs: Tensors) -> Tensors:
 
 
 def _unfit(problem: Problem, load: Load, function: str, known: tuple[Tensors, Tensors]) -> str:
-    """Why a formulation cannot be a baseline here; empty when it can. Warm afterwards."""
+    """Why a formulation cannot be a baseline here; empty when it can."""
     inputs, expected = known
     own = {name: tensor.clone() for name, tensor in inputs.items()}
     tolerance = Tolerance(problem.atol, problem.rtol)
     try:
         outputs = problem.formulation(function, load, own)
-        warm(problem, load, function, own)
     except ProblemError as error:
         return str(error)
     for name, tensor in own.items():
@@ -93,18 +106,28 @@ def _unfit(problem: Problem, load: Load, function: str, known: tuple[Tensors, Te
 def _rounds(problem: Problem, load: Load, runners: list[str]) -> dict[str, float]:
     """Median latency of each formulation over interleaved rounds, each round on fresh inputs."""
     samples: dict[str, list[float]] = {function: [] for function in runners}
+    scratch = torch.empty(sum(spec.nbytes for spec in (*load.inputs, *load.outputs)), dtype=torch.uint8)
     began = time.monotonic()
     for index in range(_ROUNDS):
         if index >= _MIN_ROUNDS and time.monotonic() - began > _BUDGET_S:
             break
         inputs = problem.inputs(load, new_seed())
-        best = min((median(taken) for taken in samples.values() if taken), default=float("inf"))
         for function in runners[index % len(runners) :] + runners[: index % len(runners)]:
-            if index >= _MIN_ROUNDS and median(samples[function]) > _HOPELESS * best:
-                continue
+            _disturb(inputs, scratch)
             spark()
             samples[function].append(timed(problem, function, inputs)[0])
     return {function: median(taken) for function, taken in samples.items()}
+
+
+def _disturb(inputs: Tensors, scratch: torch.Tensor) -> None:
+    """Caches and threads are as an evaluation leaves them: without this a race is faster than it will be there."""
+    scratch.fill_(1)
+    at = scratch.data_ptr()
+    for tensor in inputs.values():
+        size = tensor.numel() * tensor.element_size()
+        ctypes.memmove(at, tensor.data_ptr(), size)
+        at += size
+    wait_until_quiet(QUIET_S)
 
 
 def spark() -> None:

@@ -1,10 +1,9 @@
-"""A candidate's process as the trusted process holds it: started stopped, resumed for each call, ended with all it left."""
+"""A candidate's process as the trusted process holds it: stopped, resumed for each call, ended with all it left."""
 
 from __future__ import annotations
 
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -16,13 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from tasks.arena import Arena
-from tasks.isolation import alive, descendants, kill_descendants
+from tasks.isolation import alive, descendants, kill_descendants, resident_peak
 from tasks.problem import Problem
 
 _START_S = 20.0
 _LOG_BYTES = 1 << 20
 _TAIL = 1500
+_SAMPLE_S = 0.05
+"""How often the memory of a call that takes long is looked at."""
 _MIB = 1 << 20
+_INTERPRETER_MIB = 32
 _THREAD_MIB = 136
 """Address space that one more thread reserves: its stack and a malloc arena."""
 _TOP_PAD_MIB = 320
@@ -62,7 +64,8 @@ class Runner:
                 command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=folder,
                 env=_environment(folder), pass_fds=(theirs.fileno(), arena.fd), start_new_session=True,
             )  # fmt: skip
-        self._ended: tuple[int, resource.struct_rusage] | None = None
+        self._status: int | None = None
+        self._peak_mb = 0
 
     def load(self, library: str) -> None:
         """The shared object is loaded, its entry point found, and the process is stopped; otherwise Fault."""
@@ -124,29 +127,30 @@ class Runner:
 
     def stop(self) -> None:
         """Every thread of the process is stopped; Fault when it has ended instead."""
-        if self._ended is not None:
+        if self._status is not None:
             self._crash("between two calls")
         os.kill(self._process.pid, signal.SIGSTOP)
-        _, status, usage = os.wait4(self._process.pid, os.WUNTRACED)
+        _, status = os.waitpid(self._process.pid, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
-            self._record(status, usage)
+            self._record(status)
             self._crash("between two calls")
 
-    def close(self) -> set[int]:
-        """The process and everything below it is dead; returns what else had to be killed."""
+    def close(self) -> None:
+        """The process and everything below it is dead."""
         self._reap()
-        left = kill_descendants(os.getpid(), self._spare)
+        kill_descendants(os.getpid(), self._spare)
         self._control.close()
         os.close(self._log)
-        return left
 
     def _answer(self, limit_s: float, during: str) -> bytes:
-        ready, _, _ = select.select([self._control], [], [], limit_s)
-        if not ready:
-            raise Fault(
-                kind="timed_out", stage="run", limit_s=limit_s,
-                message=f"stopped after {limit_s:g} s {during}: one call may take no longer (an endless loop?)",
-            )  # fmt: skip
+        deadline = time.monotonic() + limit_s
+        while not select.select([self._control], [], [], min(_SAMPLE_S, limit_s))[0]:
+            self._look_at_memory(during)
+            if time.monotonic() > deadline:
+                raise Fault(
+                    kind="timed_out", stage="run", limit_s=limit_s,
+                    message=f"stopped after {limit_s:g} s {during}: one call may take no longer (an endless loop?)",
+                )  # fmt: skip
         try:
             answer = self._control.recv(8192)
         except ConnectionResetError:
@@ -154,6 +158,12 @@ class Runner:
         if not answer:
             self._crash(during)
         return answer
+
+    def _look_at_memory(self, during: str) -> None:
+        """Fault when the process holds more than it may; the address space limit is wider than that."""
+        self._peak_mb = (resident_peak(self._process.pid) - self._arena.size) // _MIB - _INTERPRETER_MIB
+        if self._peak_mb > self._problem.memory_mb:
+            raise _starved(self._problem.memory_mb, during, "")
 
     def _check_children(self, during: str) -> None:
         left = {pid for pid in descendants(os.getpid()) - self._spare - {self._process.pid} if alive(pid)}
@@ -165,27 +175,23 @@ class Runner:
             )  # fmt: skip
 
     def _reap(self) -> None:
-        """The process is dead and its resource usage is known."""
-        if self._ended is None:
+        """The process is dead."""
+        if self._status is None:
             os.kill(self._process.pid, signal.SIGKILL)
-            _, status, usage = os.wait4(self._process.pid, 0)
-            self._record(status, usage)
+            self._record(os.waitpid(self._process.pid, 0)[1])
 
-    def _record(self, status: int, usage: resource.struct_rusage) -> None:
-        self._ended = (status, usage)
+    def _record(self, status: int) -> None:
+        self._status = status
         self._process.returncode = os.waitstatus_to_exitcode(status)
 
     def _crash(self, during: str) -> None:
         """Raises the Fault that says how the process ended."""
-        if self._ended is None:
-            _, status, usage = os.wait4(self._process.pid, 0)
-            self._record(status, usage)
-        assert self._ended is not None
-        status, usage = self._ended
+        if self._status is None:
+            self._record(os.waitpid(self._process.pid, 0)[1])
+        assert self._status is not None
         size = os.lseek(self._log, 0, os.SEEK_END)
         tail = os.pread(self._log, _TAIL, max(0, size - _TAIL)).decode(errors="replace").strip()
-        peak_mb = max(0, usage.ru_maxrss // 1024 - self._arena.size // _MIB)
-        raise crash(status, peak_mb, self._problem.memory_mb, tail, during)
+        raise crash(self._status, self._peak_mb, self._problem.memory_mb, tail, during)
 
 
 _HINTS = {
@@ -202,11 +208,7 @@ def crash(status: int, peak_mb: int, limit_mb: int, tail: str, during: str) -> F
     said = f"\nLast output of the program:\n{tail}" if tail else ""
     starved = any(word in tail for word in ("bad_alloc", "Out of memory", "Cannot allocate", "Thread creation failed"))
     if starved or (os.WIFSIGNALED(status) and peak_mb > 0.6 * limit_mb):
-        return Fault(
-            kind="crashed", signal="out_of_memory",
-            message=f"the program ran out of memory {during}: it may use {limit_mb} MiB beside the tensors "
-            f"(peak {peak_mb} MiB){said}",
-        )  # fmt: skip
+        return _starved(limit_mb, during, said)
     if os.WIFEXITED(status):
         return Fault(
             kind="crashed", signal="exit",
@@ -215,10 +217,17 @@ def crash(status: int, peak_mb: int, limit_mb: int, tail: str, during: str) -> F
         )  # fmt: skip
     number = os.WTERMSIG(status)
     name = signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}"
-    if number == signal.SIGSEGV and peak_mb < limit_mb:
+    if number == signal.SIGSEGV:
         said = f" (or an allocation that failed: the limit is {limit_mb} MiB){said}"
     hint = f": {_HINTS[name]}" if name in _HINTS else ""
     return Fault(kind="crashed", signal=name, message=f"{name} {during}{hint}{said}")
+
+
+def _starved(limit_mb: int, during: str, said: str) -> Fault:
+    return Fault(
+        kind="crashed", signal="out_of_memory",
+        message=f"the program ran out of memory {during}: it may use {limit_mb} MiB beside the tensors{said}",
+    )  # fmt: skip
 
 
 def _environment(folder: str) -> dict[str, str]:

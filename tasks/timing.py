@@ -41,6 +41,7 @@ class Estimate:
     baseline_us: float
     noise: float
     """Relative standard error of baseline_us / latency_us."""
+    rounds: int
 
 
 def estimate(pairs: list[Pair]) -> Estimate:
@@ -50,7 +51,7 @@ def estimate(pairs: list[Pair]) -> Estimate:
     spread = _MAD_TO_SIGMA * median(abs(value - ratio) for value in ratios)
     noise = _MEDIAN_TO_MEAN * spread / ratio / math.sqrt(len(ratios))
     baseline = median(pair.baseline_us for pair in pairs)
-    return Estimate(baseline / ratio, baseline, max(noise, _NOISE_FLOOR))
+    return Estimate(baseline / ratio, baseline, max(noise, _NOISE_FLOOR), len(pairs))
 
 
 def score_noise(noises: list[float]) -> float:

@@ -24,8 +24,7 @@ _KEPT_PREFIXES = ("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", 
 _REMOVED = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 """Settings that put idle OpenMP threads to sleep: they would make PyTorch two to four times slower."""
 _ALLOCATOR = (
-    "glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=8589934592:"
-    "glibc.malloc.top_pad=268435456"
+    "glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=8589934592:glibc.malloc.top_pad=268435456"
 )
 """Keeps freed memory in the process: otherwise every large tensor of the baseline costs page faults."""
 

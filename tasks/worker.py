@@ -74,7 +74,6 @@ class Service:
         return {
             "versions": {"torch": torch.__version__, "python": platform.python_version()},
             "environment": {key: value for key, value in os.environ.items() if key.startswith(_TIMING_VARIABLES)},
-            "foreign": sorted({"pydantic", "langgraph"} & set(sys.modules)),
         }
 
     def _race(self, request: Message) -> Message:

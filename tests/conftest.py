@@ -1,0 +1,26 @@
+"""One warm evaluator for all tests that need nothing but verdicts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from tiny_task import write_task
+
+from tasks.cpu import CpuEvaluator
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_timing_lock(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests do not wait for a search that runs on this machine, nor hold it up."""
+    os.environ["XDG_RUNTIME_DIR"] = str(tmp_path_factory.mktemp("runtime"))
+
+
+@pytest.fixture(scope="session")
+def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CpuEvaluator]:
+    """A CpuEvaluator on the tiny task."""
+    task = write_task(tmp_path_factory.mktemp("tasks") / "rowscale")
+    made = CpuEvaluator(task, rounds=4)
+    yield made
+    made.close()
