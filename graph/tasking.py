@@ -107,7 +107,6 @@ def evaluate(
     evaluator = evaluator_for(found, Settings(task=task, march=march, threads=threads))
     verdicts: list[tuple[Path, Verdict]] = []
     try:
-        evaluator.use_baseline(evaluator.baseline())
         for path, program in programs:
             verdicts.append((path, evaluator.evaluate(program)))
             if not as_json:
