@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := constraints.txt
+PORT ?= 2024
 
 .PHONY: demo test studio install check-tools clean
 
@@ -16,8 +17,13 @@ test: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/pytest
 
+# The same file as `ksearch` without --db. What .env sets is used here too.
 studio: $(VENV)/.installed-studio
-	LANGSMITH_TRACING=false LANGGRAPH_CLI_NO_ANALYTICS=1 $(BIN)/langgraph dev --no-reload --no-browser
+	@set -a; if [ -f .env ]; then . ./.env; fi; set +a; \
+	  echo "Runs: $${KSEARCH_DB:-.ksearch/ksearch.db} (make studio KSEARCH_DB=FILE takes another)"; \
+	  echo "Studio: https://smith.langchain.com/studio/?baseUrl=http://127.0.0.1:$(PORT)"; \
+	  LANGSMITH_TRACING=false LANGGRAPH_CLI_NO_ANALYTICS=1 LANGGRAPH_NO_VERSION_CHECK=true \
+	  $(BIN)/langgraph dev --no-reload --no-browser --port $(PORT)
 
 install: $(VENV)/.installed
 

@@ -144,9 +144,9 @@ def _reply(prompt: str, entry_point: str) -> str:
             (
                 f"    for (int64_t {a[0]}{rng.randint(0, 99)} = 0; {a[0]} < {rng.choice((16, 32, 64, 128))}; ++{a[0]})",
                 f"    acc{rng.randint(0, 31)} = "
-                f"_mm512_dpbusd_epi32(acc{rng.randint(0, 31)}, {a}[{rng.getrandbits(12)}], {b}[{rng.getrandbits(12)}]);",
+                f"_mm512_dpbusd_epi32(acc{rng.randint(0, 9)}, {a}[{rng.getrandbits(12)}], {b}[{rng.getrandbits(12)}]);",
                 f"    const float {verb}_{a}{rng.randint(0, 99)} = {b}[{rng.getrandbits(10)}] * {rng.random():.7f}f;",
-                f"    // {verb} the {a}: {b} {rng.getrandbits(40):x} stay in cache for {rng.randint(2, 900)} turns",
+                f"    // {verb} the {a}: {b} {rng.getrandbits(40):x} stay for {rng.randint(2, 900)} turns",
                 f"static inline void {verb}_{a}_{rng.getrandbits(32):08x}(const int8_t *{a}, float *{b}) {{",
             )
         )

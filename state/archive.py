@@ -101,6 +101,7 @@ class Archive:
             "INSERT OR IGNORE INTO verdicts (program, task_hash, evaluator, hardware, purpose, kind, score, "
             "verdict, seconds, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, datetime('now'))",
             [*where, verdict.kind, getattr(verdict, "score", None), verdict.model_dump_json(), seconds],
+            cost_s=seconds,
         )
         return verdict, seconds, False
 
@@ -130,7 +131,7 @@ class Archive:
             "variables, reply, model, input_tokens, output_tokens, seconds, created) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, datetime('now'))",
             [*where, prompt.template, packed(prompt.variables), packed(reply.text), reply.model,
-             reply.input_tokens, reply.output_tokens, seconds],
+             reply.input_tokens, reply.output_tokens, seconds], cost_s=seconds,
         )  # fmt: skip
         return reply, seconds
 
@@ -150,7 +151,7 @@ class Archive:
         """The program is in the archive; returns its id."""
         self._execute(
             "INSERT OR IGNORE INTO programs (id, language, source, created) VALUES (?, ?, ?, datetime('now'))",
-            [program.id, program.language, program.source],
+            [program.id, program.language, packed(program.source)],
         )
         return program.id
 
@@ -159,14 +160,17 @@ class Archive:
         row = self._one("SELECT language, source FROM programs WHERE id = ?", [program_id])
         if row is None:
             raise KeyError(program_id)
-        return Program(language=row[0], source=row[1])
+        return Program(language=row[0], source=unpacked(row[1]))
 
     def record(self, run: str, branch: str, start: int, events: list[dict[str, Any]]) -> None:
         """These events are in the log from position `start` on; recording them again changes nothing."""
+        known = max(0, self.event_count(run, branch) - start)
+        if known >= len(events):
+            return
         rows = [
             (run, branch, start + offset, event["round"], event["kind"], event["author"],
              EVENT.dump_json(EVENT.validate_python(event)).decode())
-            for offset, event in enumerate(events)
+            for offset, event in enumerate(events[known:], known)
         ]  # fmt: skip
         with self._lock, self._db.atomic():
             self._db.conn.executemany(
@@ -259,6 +263,12 @@ class Archive:
         with self._lock:
             return self._db.conn.execute(sql, values).fetchall()
 
-    def _execute(self, sql: str, values: list[Any]) -> None:
+    def _execute(self, sql: str, values: list[Any], cost_s: float = 0.0) -> None:
+        """The row is committed; one that cost a second or more also survives a power failure."""
         with self._lock:
-            self._db.conn.execute(sql, values)
+            if cost_s >= 1.0:
+                self._db.conn.execute("PRAGMA synchronous = FULL")
+            try:
+                self._db.conn.execute(sql, values)
+            finally:
+                self._db.conn.execute("PRAGMA synchronous = NORMAL")

@@ -288,6 +288,6 @@ def _words(title: str) -> frozenset[str]:
 
 def _same(left: frozenset[str], right: frozenset[str]) -> bool:
     """Equal up to one word in ten; numbers (tile 32, tile 64) make a difference of their own."""
-    if {word for word in left ^ right if any(character.isdigit() for character in word)}:
+    if len(left & right) < 0.9 * len(left | right):
         return False
-    return len(left & right) >= 0.9 * len(left | right)
+    return not any(character.isdigit() for word in left ^ right for character in word)

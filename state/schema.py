@@ -20,7 +20,7 @@ CREATE TABLE runs (
     budget INTEGER, evaluations INTEGER, attempts INTEGER, best_score REAL, best_program TEXT,
     branch TEXT, settings TEXT, created TEXT, updated TEXT
 );
-CREATE TABLE programs (id TEXT PRIMARY KEY, language TEXT, source TEXT, created TEXT);
+CREATE TABLE programs (id TEXT PRIMARY KEY, language TEXT, source BLOB, created TEXT);
 CREATE TABLE verdicts (
     program TEXT, task_hash TEXT, evaluator TEXT, hardware TEXT, purpose TEXT, kind TEXT, score REAL,
     verdict TEXT, seconds REAL, created TEXT,

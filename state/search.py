@@ -7,6 +7,7 @@ import json
 import math
 from typing import Any, Literal
 
+import orjson
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
@@ -157,8 +158,11 @@ class Parked(_Frozen):
 
 def digest(value: object) -> str:
     """Sixteen hex digits of a JSON-plain value."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    try:
+        text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # half a surrogate pair, or an integer beyond 64 bits
+        text = json.dumps(value, sort_keys=True).encode()
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 def pending(edits: tuple[Edit, ...]) -> Pending:

@@ -60,11 +60,13 @@ class SearchTree(BaseModel):
     def _well_formed(self) -> Self:
         if not self.nodes or self.nodes[0].parent_id is not None:
             raise ValueError("the first node must be the root")
+        earlier: set[str | None] = set()
         for index, node in enumerate(self.nodes):
             if node.id != f"n{index}":
                 raise ValueError(f"node {index} has the id {node.id!r}, expected 'n{index}'")
-            if index and not 0 <= index_of(node.parent_id) < index:
+            if index and node.parent_id not in earlier:
                 raise ValueError(f"{node.id}: its parent {node.parent_id!r} does not come before it")
+            earlier.add(node.id)
         return self
 
     def __contains__(self, node_id: str) -> bool:
