@@ -58,7 +58,10 @@ def person_edits(state: SearchState) -> tuple[list[Edit], list[str]]:
     """The edits in the `person_edits` channel, marked as a person's; and in words what cannot be read."""
     edits: list[Edit] = []
     unreadable: list[str] = []
-    for item in state["person_edits"]:
+    written: object = state["person_edits"]
+    if not isinstance(written, list):
+        return [], [f"person_edits was {written!r}, not a list of edits"]
+    for item in written:
         try:
             edit = EDIT.validate_python(item)
         except ValidationError as error:

@@ -30,8 +30,10 @@ def initialize(state: SearchState, services: Services) -> SearchState:
 
 
 def _fresh(services: Services) -> SearchState:
+    begun_before = services.archive.event_count(services.run, "main") > 0
+    branch = services.archive.fork(services.run, "main", 0) if begun_before else "main"
     return {
-        "run": services.run, "branch": "main", "settings": services.settings.model_dump(mode="json"),
+        "run": services.run, "branch": branch, "settings": services.settings.model_dump(mode="json"),
         "status": "running", "log": [], "event_count": 0, "round": 0, "action": None, "last": None,
         "outcome": None, "best": None, "evaluations": 0, "attempts": 0, "turns": 0, "elapsed_s": 0.0,
         "dry": 0, "idle": 0, "pending": None, "rejected": [], "words": [], "person_edits": [],

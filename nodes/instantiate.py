@@ -77,8 +77,7 @@ def _passed(services: Services, program_id: str | None) -> Passed | None:
     """The latest verdict that a program passed under, or None."""
     if program_id is None:
         return None
-    verdicts = services.archive.verdicts_of(program_id, services.task.hash)
-    return next((verdict for _, verdict in reversed(verdicts) if isinstance(verdict, Passed)), None)
+    return services.archive.latest_passed(services.verdict_key(program_id, "attempt"))
 
 
 def _try(state: SearchState, services: Services, program: Program | Unusable) -> _Tried:

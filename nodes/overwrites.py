@@ -23,7 +23,8 @@ def differences(tree: SearchTree, written: dict[str, Any]) -> tuple[list[Edit], 
     edits: list[Edit] = []
     refused: list[str] = []
     for node in other.nodes[: len(tree.nodes)]:
-        edit, reason = _difference(tree[node.id], node)
+        below_pruned = any(other[above.id].status == "pruned" for above in tree.ancestors(node.id))
+        edit, reason = _difference(tree[node.id], node, below_pruned)
         edits += [edit] if edit is not None else []
         refused += [reason] if reason is not None else []
     for node in other.nodes[len(tree.nodes) :]:
@@ -41,7 +42,7 @@ def differences(tree: SearchTree, written: dict[str, Any]) -> tuple[list[Edit], 
 _EDITABLE = ("priority", "difficulty", "predicted_score", "confidence", "evidence")
 
 
-def _difference(ours: TreeNode, theirs: TreeNode) -> tuple[Edit | None, str | None]:
+def _difference(ours: TreeNode, theirs: TreeNode, below_pruned: bool) -> tuple[Edit | None, str | None]:
     if ours == theirs:
         return None, None
     free = {*_EDITABLE, "intent", "status"}
@@ -49,6 +50,8 @@ def _difference(ours: TreeNode, theirs: TreeNode) -> tuple[Edit | None, str | No
     locked = [key for key in changed if key not in free]
     reason = f"{ours.id}: {', '.join(locked)} cannot be edited; the search alone writes it" if locked else None
     if ours.status != theirs.status and theirs.status == "pruned":
+        if below_pruned:
+            return None, reason
         return Prune(author="person", node=ours.id, evidence=theirs.evidence or "pruned by a person"), reason
     if ours.status != theirs.status and (ours.status, theirs.status) != ("pruned", "open"):
         return None, f"{ours.id}: {ours.status} cannot be made {theirs.status}"

@@ -69,7 +69,7 @@ def _call(model: BaseChatModel, name: str, messages: list[BaseMessage]) -> Reply
     message = model.invoke(messages)
     usage = message.usage_metadata
     return Reply(
-        text=message.text, model=name,
+        text=message.text.encode(errors="replace").decode(), model=name,
         input_tokens=0 if usage is None else usage["input_tokens"],
         output_tokens=0 if usage is None else usage["output_tokens"],
     )  # fmt: skip

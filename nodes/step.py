@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
@@ -56,14 +57,21 @@ def _caught_up(state: SearchState, services: Services) -> SearchState:
     archive, run = services.archive, services.run
     services.evaluator.use_baseline(tuple(BaselineTiming.model_validate(row) for row in state["baseline"]))
     changes: SearchState = {}
-    branch, count = state["branch"], state["event_count"]
-    if archive.event_count(run, branch) > count:
-        branch = archive.fork(run, branch, count)
-        changes["branch"] = branch
+    start = state["event_count"] - len(state["log"])
+    recorded = [event.model_dump(mode="json") for event in archive.events(run, state["branch"], start=start)]
+    shared = _agreement(recorded, state["log"])
+    if shared < len(recorded):
+        changes["branch"] = archive.fork(run, state["branch"], start + shared)
     record({**state, **changes}, archive)
     if digest(state["tree"]) != state["tree_digest"]:
         changes |= _overwritten({**state, **changes}, services)
     return changes
+
+
+def _agreement(recorded: list[dict[str, Any]], log: list[dict[str, Any]]) -> int:
+    """How many events the two have in common from their start."""
+    pairs = zip(recorded, log, strict=False)
+    return next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), min(len(recorded), len(log)))
 
 
 def _overwritten(state: SearchState, services: Services) -> SearchState:

@@ -9,7 +9,6 @@ from prompts.coder import timings
 from prompts.world_model import Situation, ask, ask_again, parse_edits
 from state.search import Best, Outcome, Repair, SearchState, pending
 from state.tree import SearchTree
-from state.verdict import Passed, summary
 from tasks.evaluator import BaselineTiming
 
 
@@ -69,6 +68,5 @@ def _detail(state: SearchState, services: Services, outcome: Outcome | None) -> 
         return ""
     if outcome.program is None:
         return "" if state["last"] is None else f"Last message: {state['last']['message']}"
-    verdicts = services.archive.verdicts_of(outcome.program, services.task.hash)
-    passed = [verdict for _, verdict in verdicts if isinstance(verdict, Passed)]
-    return timings(passed[-1]) if passed else summary(verdicts[-1][1])
+    passed = services.archive.latest_passed(services.verdict_key(outcome.program, "attempt"))
+    return "" if passed is None else timings(passed)

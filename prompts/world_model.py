@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,23 +104,19 @@ class ParsedEdits:
 def parse_edits(reply: str) -> ParsedEdits:
     """The edits in a reply. Never raises: whatever cannot be used is an error in words."""
     text = answer(reply)
-    candidates = [block.text for block in fenced(text)] or [text]
-    data: object = None
-    problem = "the reply is empty" if not text else "the reply holds no JSON object"
-    for candidate in reversed(candidates):
-        start = candidate.find("{")
-        if start < 0:
-            continue
-        try:
-            data, _ = json.JSONDecoder().raw_decode(candidate[start:])
+    problem = "the reply holds no JSON object" if text else "the reply is empty"
+    items: list[object] | None = None
+    for candidate in (*reversed([block.text for block in fenced(text)]), text):
+        for start in _starts(candidate):
+            found = _decoded(candidate[start:])
+            if isinstance(found, list):
+                items = found
+                break
+            problem = found
+        if items is not None:
             break
-        except (json.JSONDecodeError, RecursionError) as error:
-            problem = f"the JSON cannot be read: {error}"
-    if not isinstance(data, dict):
+    if items is None:
         return ParsedEdits((), (problem,))
-    items = data.get("edits")
-    if not isinstance(items, list):
-        return ParsedEdits((), ('the JSON object has no list "edits"',))
     edits: list[Edit] = []
     errors: list[str] = []
     for index, item in enumerate(items):
@@ -132,8 +129,25 @@ def parse_edits(reply: str) -> ParsedEdits:
     return ParsedEdits(tuple(edits), tuple(errors))
 
 
+def _starts(text: str) -> list[int]:
+    """Where the object with the edits may begin."""
+    named = [match.start() for match in re.finditer(r'\{\s*"edits"', text)]
+    first = text.find("{")
+    return named if first < 0 or first in named else [*named, first]
+
+
+def _decoded(text: str) -> list[object] | str:
+    """The list of edits in the JSON object at the start of this text, or what is wrong with it."""
+    try:
+        data, _ = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError) as error:
+        return f"the JSON cannot be read: {error}"
+    items = data.get("edits")
+    return items if isinstance(items, list) else 'the JSON object has no list "edits"'
+
+
 def _model_edit(item: object) -> Edit:
     """A model's edit: what only the search or a person may say is dropped."""
     if isinstance(item, dict):
         item = {key: value for key, value in item.items() if key not in ("round", "author", "revive")}
-    return EDIT.validate_python(item)
+    return EDIT.validate_json(json.dumps(item))

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from state.database import open_database, packed, unpacked
 from state.edits import EVENT, Event
 from state.program import Program
-from state.verdict import VERDICT, Verdict
+from state.verdict import VERDICT, Passed, Verdict
 
 Purpose = Literal["attempt", "seed", "confirm", "held_out"]
 Clock = Callable[[], float]
@@ -104,6 +104,14 @@ class Archive:
             cost_s=seconds,
         )
         return verdict, seconds, False
+
+    def latest_passed(self, key: VerdictKey) -> Passed | None:
+        """The newest verdict under which the program passed here, whatever its purpose."""
+        rows = self._all(
+            "SELECT verdict FROM verdicts WHERE program = ? AND task_hash = ? AND evaluator = ? AND hardware = ? "
+            "AND kind = 'passed' ORDER BY rowid DESC LIMIT 1", list(key.model_dump().values())[:4],
+        )  # fmt: skip
+        return Passed.model_validate_json(rows[0][0]) if rows else None
 
     def verdicts_of(self, program: str, task_hash: str | None = None) -> list[tuple[Purpose, Verdict]]:
         """Every verdict on a program, oldest first."""
@@ -200,16 +208,16 @@ class Archive:
         self._execute("INSERT INTO branches (run, branch, parent, at) VALUES (?, ?, ?, ?)", [run, name, parent, at])
         return name
 
-    def events(self, run: str, branch: str, end: int | None = None) -> list[Event]:
-        """A branch's log in order, with what it shares with its parents, up to position `end`."""
+    def events(self, run: str, branch: str, end: int | None = None, start: int = 0) -> list[Event]:
+        """A branch's log in order, with what it shares with its parents, from position `start` up to `end`."""
         parent = self._parent(run, branch)
-        start = 0 if parent is None else parent[1]
+        own = 0 if parent is None else parent[1]
         shared: list[Event] = []
-        if parent is not None:
-            shared = self.events(run, parent[0], start if end is None else min(start, end))
+        if parent is not None and start < own:
+            shared = self.events(run, parent[0], own if end is None else min(own, end), start)
         rows = self._all(
             "SELECT event FROM events WHERE run = ? AND branch = ? AND seq >= ? AND (? IS NULL OR seq < ?) "
-            "ORDER BY seq", [run, branch, start, end, end],
+            "ORDER BY seq", [run, branch, max(own, start), end, end],
         )  # fmt: skip
         return shared + [EVENT.validate_json(row[0]) for row in rows]
 

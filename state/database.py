@@ -22,23 +22,31 @@ def connect(path: Path) -> sqlite3.Connection:
     connection with `synchronous = FULL` committed after them.
     """
     connection = sqlite3.connect(path, timeout=30, check_same_thread=False, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
 def open_database(path: Path) -> Database:
     """The database with its tables up to date. Raises ArchiveError; then the file is as it was."""
+    connection: sqlite3.Connection | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = connect(path)
         problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
             raise sqlite3.DatabaseError(problem)
+        if path.stat().st_size % connection.execute("PRAGMA page_size").fetchone()[0]:
+            raise sqlite3.DatabaseError("its last page is cut off")
         database = Database(connection)
         connection.execute("BEGIN IMMEDIATE")  # waits for another writer; a later lock would fail at once
         MIGRATIONS.apply(database)
         connection.execute("COMMIT")
+        connection = None
     except OSError as error:
         raise ArchiveError(f"{path}: cannot be created ({error.strerror}); choose another with --db") from None
     except sqlite3.OperationalError as error:
@@ -48,6 +56,9 @@ def open_database(path: Path) -> Database:
             f"{path}: not a K-Search database, or damaged ({error}). The file was left as it is; "
             "choose another with --db, or save what is left with `sqlite3 FILE .recover`"
         ) from None
+    finally:
+        if connection is not None:
+            connection.close()
     return database
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from state.similarity import near_duplicate
 from state.tree import Author, Intent, SearchTree, TreeNode
 
 
@@ -16,6 +16,10 @@ class _Event(BaseModel):
 
     round: int = 0
     author: Author = "model"
+
+
+Difficulty = Annotated[int, Field(ge=-1000, le=1000)]
+"""Clamped to 1..5; what is beyond these bounds no checkpoint could hold."""
 
 
 class Insert(_Event):
@@ -31,7 +35,7 @@ class Insert(_Event):
     priority: float
     predicted_score: float | None = None
     confidence: float | None = None
-    difficulty: int | None = None
+    difficulty: Difficulty | None = None
     evidence: str = ""
 
 
@@ -45,7 +49,7 @@ class Update(_Event):
     description: str | None = None
     predicted_score: float | None = None
     confidence: float | None = None
-    difficulty: int | None = None
+    difficulty: Difficulty | None = None
     evidence: str = ""
     revive: bool = False
     """A pruned node is opened again (a person's word only)."""
@@ -114,7 +118,7 @@ class _Refused(Exception):
 
 def apply(tree: SearchTree, events: list[Event]) -> Applied:
     """The tree after these events, in order; an event that cannot be applied is left out with its reason."""
-    keys: dict[str, str] = {}
+    keys: dict[str, str | None] = {}
     accepted: list[Event] = []
     rejected: list[Rejection] = []
     for event in events:
@@ -122,12 +126,14 @@ def apply(tree: SearchTree, events: list[Event]) -> Applied:
             tree, effective = _apply_one(tree, event, keys)
         except _Refused as refusal:
             rejected.append(Rejection(event=event, reason=str(refusal)))
+            if isinstance(event, Insert) and event.key is not None:
+                keys.setdefault(event.key, None)
         else:
             accepted.append(effective)
     return Applied(tree=tree, accepted=tuple(accepted), rejected=tuple(rejected))
 
 
-def _apply_one(tree: SearchTree, event: Event, keys: dict[str, str]) -> tuple[SearchTree, Event]:
+def _apply_one(tree: SearchTree, event: Event, keys: dict[str, str | None]) -> tuple[SearchTree, Event]:
     match event:
         case Insert():
             return _insert(tree, event, keys)
@@ -145,18 +151,23 @@ def _apply_one(tree: SearchTree, event: Event, keys: dict[str, str]) -> tuple[Se
             return tree.replaced(closed), event
 
 
-def _insert(tree: SearchTree, event: Insert, keys: dict[str, str]) -> tuple[SearchTree, Event]:
-    parent = _existing(tree, keys.get(event.parent, event.parent))
+def _insert(tree: SearchTree, event: Insert, keys: dict[str, str | None]) -> tuple[SearchTree, Event]:
+    parent_id = keys.get(event.parent, event.parent)
+    if parent_id is None:
+        raise _Refused(f"its parent {event.parent!r} was refused")
+    parent = _existing(tree, parent_id)
     if parent.status == "pruned":
         raise _Refused(f"its parent {parent.id} is pruned")
     title = event.title.strip()
     if not title or len(title) > 200 or len(event.description) > 4000:
         raise _Refused("the title must have 1 to 200 characters and the description at most 4000")
-    twin = _near_duplicate(tree, title, parent.id)
+    twin = near_duplicate(tree, title, parent.id)
     if twin is not None:
         raise _Refused(f"redundant: {twin.id} ({twin.intent.title!r}, {twin.status}) already says this")
     if event.key is not None and event.key in keys:
         raise _Refused(f"the key {event.key!r} was used before in this reply")
+    if event.key is not None and event.key in tree:
+        raise _Refused(f"the key {event.key!r} is the id of a node")
     priority, predicted = _priority(event.priority), _finite(event.predicted_score, "predicted_score")
     node = TreeNode(
         id=f"n{len(tree.nodes)}", parent_id=parent.id, priority=priority, predicted_score=predicted,
@@ -238,10 +249,13 @@ def _attempt(tree: SearchTree, event: Attempt) -> tuple[SearchTree, Event]:
     node = _existing(tree, event.node)
     if node.status == "pruned":
         raise _Refused(f"{node.id} is pruned")
+    if node.parent_id is not None and tree[node.parent_id].status != "closed":
+        raise _Refused(f"its parent {node.parent_id} is not closed")
+    _finite(event.score, "score")
     changes: dict[str, object] = {"attempts": node.attempts + 1}
     if event.best:
-        if event.program_id is None or not math.isfinite(event.score):
-            raise _Refused("a best attempt needs a program and a finite score")
+        if event.program_id is None:
+            raise _Refused("a best attempt needs a program")
         changes |= {"program_id": event.program_id, "score": event.score}
     return tree.replaced(node.model_copy(update=changes)), event
 
@@ -269,25 +283,3 @@ def _confidence(value: float | None) -> float | None:
 
 def _difficulty(value: int | None) -> int | None:
     return None if value is None else min(5, max(1, value))
-
-
-def _near_duplicate(tree: SearchTree, title: str, parent_id: str) -> TreeNode | None:
-    """A node that says the same; a pruned idea may come back, but not under the parent where it was pruned."""
-    words = _words(title)
-    for node in tree.nodes[1:]:
-        if node.status == "pruned" and node.parent_id != parent_id:
-            continue
-        if _same(words, _words(node.intent.title)):
-            return node
-    return None
-
-
-def _words(title: str) -> frozenset[str]:
-    return frozenset(re.findall(r"[^\W_]+", title.casefold())) - {"the", "a", "an", "of", "to", "with", "and"}
-
-
-def _same(left: frozenset[str], right: frozenset[str]) -> bool:
-    """Equal up to one word in ten; numbers (tile 32, tile 64) make a difference of their own."""
-    if len(left & right) < 0.9 * len(left | right):
-        return False
-    return not any(character.isdigit() for word in left ^ right for character in word)

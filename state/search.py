@@ -172,7 +172,7 @@ def pending(edits: tuple[Edit, ...]) -> Pending:
 
 def improves(score: float, noise: float, best: tuple[float, float] | None, minimum: float) -> bool:
     """Whether a score beats the best (score, noise) by more than the minimum gain and the noise of both."""
-    if score <= 0:
+    if not score > 0:
         return False
     if best is None or best[0] <= 0:
         return True

@@ -119,7 +119,7 @@ class SearchTree(BaseModel):
 
 def index_of(node_id: str | None) -> int:
     """Position of a node id in the tree, or -1 when it is not the form "n<i>"."""
-    if node_id is None or node_id[:1] != "n" or not node_id[1:].isdecimal():
+    if node_id is None or node_id[:1] != "n" or not node_id[1:10].isdecimal() or len(node_id) > 10:
         return -1
     index = int(node_id[1:])
     return index if node_id == f"n{index}" else -1

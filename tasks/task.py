@@ -7,7 +7,7 @@ import re
 import tomllib
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -64,7 +64,7 @@ class Workload(_Data):
     """One set of dimensions that the program is checked and timed on."""
 
     name: str
-    dims: dict[str, int]
+    dims: dict[str, Annotated[int, Field(gt=0)]]
 
 
 class Tolerance(_Data):

@@ -19,6 +19,9 @@ HEADER = "// playbook: "
 """Starts a program's first line: the intent and the parameters that it was rendered with, as JSON."""
 
 
+_TREE = re.compile(r"^# The tree$", re.MULTILINE)
+
+
 class PlaybookModel(BaseChatModel):
     """Plays both roles from a task's playbook. Deterministic: equal messages give equal replies."""
 
@@ -33,7 +36,7 @@ class PlaybookModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None, **kwargs: Any,
     ) -> ChatResult:  # fmt: skip
         text = messages[0].text
-        reply = _Planner(self.playbook, text).reply() if "# The tree" in text else _program(self.playbook, text)
+        reply = _Planner(self.playbook, text).reply() if _TREE.search(text) else _program(self.playbook, text)
         return ChatResult(generations=[ChatGeneration(message=AIMessage(reply))])
 
 
@@ -42,7 +45,8 @@ class _Planner:
 
     def __init__(self, book: Playbook, prompt: str) -> None:
         self.book = book
-        tree = prompt[prompt.index("# The tree") :]
+        found = _TREE.search(prompt)
+        tree = prompt[found.start() :] if found else ""
         self.nodes: list[dict[str, Any]] = [json.loads(line) for line in fenced(tree)[0].text.splitlines()]
         closed = re.search(r"^(n\d+) was closed\.", prompt, re.MULTILINE)
         self.closed = closed[1] if closed else None
