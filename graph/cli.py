@@ -32,10 +32,10 @@ app.command("eval")(evaluate)
 app.command("graph")(draw_graph)
 
 
-def main() -> None:
-    """The entry point of `ksearch`; expected errors become one message and an exit code."""
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point of `ksearch`; expected errors become one message and an exit code (as SystemExit)."""
     try:
-        app()
+        app(arguments)
     except (TaskError, ModelError, ArchiveError, ToolMissing, typer.BadParameter) as error:
         sys.exit(complain(str(error), USAGE))
     except (RunBusy, EvaluatorUnavailable) as error:

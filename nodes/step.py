@@ -26,7 +26,10 @@ def step(node: Node, factory: ServicesFactory) -> Callable[[SearchState, Runnabl
         begun = "tree" in state
         settings = Settings.model_validate(state["settings"]) if begun else settings_of(state)
         services = factory(run, settings)
+        checkpoint = config["configurable"].get("checkpoint_map", {}).get("")
         with services.lease:
+            if checkpoint is not None:
+                services.archive.await_checkpoint(run, checkpoint)
             if not begun:
                 announce(run, settings, services.archive)
             changes: SearchState = _caught_up(state, services) if begun else {}

@@ -259,6 +259,18 @@ class Archive:
                 )
             )
 
+    def await_checkpoint(self, run: str, checkpoint: str, limit_s: float = 10.0) -> None:
+        """Returns when LangGraph's checkpoint is in this file, or when this file does not hold the run's.
+
+        LangGraph may write behind; a log that ran ahead of its checkpoints would look like a step back in time.
+        """
+        deadline = time.monotonic() + limit_s
+        there = "SELECT max(checkpoint_id = ?) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ''"
+        if self._one("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'", []) is None:
+            return
+        while self._one(there, [checkpoint, run])[0] == 0 and time.monotonic() < deadline:
+            time.sleep(0.002)
+
     def _parent(self, run: str, branch: str) -> tuple[str, int] | None:
         row = self._one("SELECT parent, at FROM branches WHERE run = ? AND branch = ?", [run, branch])
         return None if row is None else (row[0], row[1])

@@ -57,8 +57,8 @@ class Compiler:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Everything that changes the code that is made."""
-        return ("-std=c++17", "-O3", f"-march={self.march}", "-fopenmp", "-shared", "-fPIC")
+        """Everything that changes the code that is made; only a program that uses OpenMP loads libgomp."""
+        return ("-std=c++17", "-O3", f"-march={self.march}", "-fopenmp", "-shared", "-fPIC", "-Wl,--as-needed")
 
 
 @functools.cache

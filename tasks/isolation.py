@@ -155,23 +155,25 @@ def end_tree(pid: int, mark: str) -> None:
         time.sleep(0.002)
 
 
-def wait_until_quiet(limit_s: float) -> bool:
-    """True once no other thread of this process is running (OpenMP threads spin for a while after work)."""
-    own = os.getpid()
+def wait_until_quiet(limit_s: float, pid: int | None = None) -> bool:
+    """True once no thread but the main one of a process (of this one by default) is running.
+
+    OpenMP threads spin for a while after work.
+    """
     deadline = time.monotonic() + limit_s
-    while _busy(own):
+    while _busy(pid or os.getpid()):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.0002)
     return True
 
 
-def _busy(main_thread: int) -> bool:
-    for thread in _numbers("/proc/self/task"):
-        if thread == main_thread:
+def _busy(pid: int) -> bool:
+    for thread in _numbers(f"/proc/{pid}/task"):
+        if thread == pid:
             continue
         try:
-            text = Path(f"/proc/self/task/{thread}/stat").read_bytes()
+            text = Path(f"/proc/{pid}/task/{thread}/stat").read_bytes()
         except OSError:
             continue
         if text[text.rindex(b")") + 2 : text.rindex(b")") + 3] == b"R":

@@ -15,7 +15,7 @@ from tasks.checks import Tolerance, close
 from tasks.isolation import wait_until_quiet
 from tasks.problem import Load, Problem, ProblemError, Tensors
 
-QUIET_S = 0.02
+QUIET_S = 0.1
 """Seconds to wait at most until this process's OpenMP threads have stopped spinning."""
 _ROUNDS = 15
 _MIN_ROUNDS = 3

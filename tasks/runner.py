@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from tasks.arena import Arena
-from tasks.isolation import alive, descendants, kill_descendants, resident_peak
+from tasks.candidate import AWAKEN
+from tasks.isolation import alive, descendants, kill_descendants, resident_peak, wait_until_quiet
 from tasks.problem import Problem
 
 _START_S = 20.0
 _LOG_BYTES = 1 << 20
 _TAIL = 1500
+_QUIET_S = 0.02
 _SAMPLE_S = 0.05
 """How often the memory of a call that takes long is looked at."""
 _MIB = 1 << 20
@@ -108,12 +110,9 @@ class Runner:
         """
         during = f"on workload {workload!r}"
         os.kill(self._process.pid, signal.SIGCONT)
+        self._ask(AWAKEN, during)
         began = time.perf_counter_ns()
-        try:
-            self._control.send(b"%d" % self._order.index(workload))
-        except OSError:
-            self._crash(during)
-        answer = self._answer(self._problem.call_s, during)
+        answer = self._ask(b"%d" % self._order.index(workload), during)
         ended = time.perf_counter_ns()
         self.stop()
         self._check_children(during)
@@ -125,10 +124,22 @@ class Runner:
             ) from None
         return Call(own / 1000, (ended - began) / 1000)
 
+    def _ask(self, request: bytes, during: str) -> bytes:
+        try:
+            self._control.send(request)
+        except OSError:
+            self._crash(during)
+        return self._answer(self._problem.call_s, during)
+
     def stop(self) -> None:
-        """Every thread of the process is stopped; Fault when it has ended instead."""
+        """Every thread of the process is stopped; Fault when it has ended instead.
+
+        Its threads are asleep by then, if they are no worse than OpenMP's: a thread that is stopped while it
+        runs shares a core with the main thread for milliseconds when both are let go at once.
+        """
         if self._status is not None:
             self._crash("between two calls")
+        wait_until_quiet(_QUIET_S, self._process.pid)
         os.kill(self._process.pid, signal.SIGSTOP)
         _, status = os.waitpid(self._process.pid, os.WUNTRACED)
         if not os.WIFSTOPPED(status):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import closing
+import sys
+from contextlib import chdir, closing, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small_runs import KSEARCH, environment, ksearch, small_task, until
 
+from graph.cli import main
 from state.archive import Archive
 from state.lease import Lease
 from tasks import lock
@@ -43,10 +45,18 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def __call__(self, *arguments: object, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-        done = ksearch(*arguments, cwd=self.folder, stdin=stdin, **env)
-        assert "Traceback" not in done.stdout + done.stderr, done.stderr
-        return done
+    def __call__(self, *arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """A command in this process, which has imported everything already."""
+        out, errors, before, code = io.StringIO(), io.StringIO(), sys.stdin, 0
+        sys.stdin = io.StringIO(stdin)
+        try:
+            with chdir(self.folder), redirect_stdout(out), redirect_stderr(errors):
+                main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = int(end.code or 0)
+        finally:
+            sys.stdin = before
+        return subprocess.CompletedProcess(list(arguments), code, out.getvalue(), errors.getvalue())
 
     def json(self, *arguments: object) -> Any:
         done = self(*arguments, "--json")
@@ -61,6 +71,12 @@ class Place:
         return self.json("tree", run)
 
 
+@pytest.fixture(autouse=True)
+def no_choices_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ.keys() - environment().keys():
+        monkeypatch.delenv(name)
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     small_task(tmp_path)
@@ -73,7 +89,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Place:
     folder = tmp_path_factory.mktemp("finished")
     small_task(folder)
     done = Place(folder)
-    ran = done("run", "./rows", *QUICK)
+    ran = ksearch("run", "./rows", *QUICK, cwd=folder)
     assert ran.returncode == 0, ran.stderr
     (folder / "output").write_text(ran.stdout)
     return done
@@ -268,7 +284,7 @@ def test_a_task_folder_runs_from_anywhere(place: Place) -> None:
         errors = process.communicate()[1]
     assert f"--db {database}" in errors
     elsewhere = Place(place.folder / "other")
-    assert elsewhere("resume", "last", KSEARCH_DB=str(database)).returncode == 0
+    assert ksearch("resume", "last", cwd=elsewhere.folder, KSEARCH_DB=str(database)).returncode == 0
     assert elsewhere.newest("runs.db")["task"] == "rows"
 
 
