@@ -34,7 +34,8 @@ def approve(
 ) -> None:
     """Approve, change or reject the tree edits that wait, and go on.
 
-    With --json and no answer, the waiting edits are printed and nothing is decided.
+    In a terminal it asks again whenever new edits wait. With --json and no answer, the waiting edits are
+    printed and nothing is decided.
     """
     with existing(db) as runs:
         found = runs.find(run_id)
@@ -42,13 +43,17 @@ def approve(
         if answer is None and as_json:
             typer.echo(json.dumps(request, indent=1))
             return
-        reply = _asked(request, runs.short(found) + db_option(db)) if answer is None else _read(answer)
-        try:
-            apply_answer(Pending.model_validate(runs.state(found)["pending"]), reply)
-        except ValueError as error:
-            raise typer.Exit(complain(f"the answer was refused, nothing was applied: {error}", USAGE)) from None
-        with watcher_for(console) as watch:
-            ended = runs.answer(found, reply, watch)
+        while True:
+            reply = _asked(request, runs.short(found) + db_option(db)) if answer is None else _read(answer)
+            try:
+                apply_answer(Pending.model_validate(runs.state(found)["pending"]), reply)
+            except ValueError as error:
+                raise typer.Exit(complain(f"the answer was refused, nothing was applied: {error}", USAGE)) from None
+            with watcher_for(console) as watch:
+                ended = runs.answer(found, reply, watch)
+            if ended.interrupt is None or ended.status != "waiting" or answer is not None or not sys.stdin.isatty():
+                break
+            request = ended.interrupt
         raise typer.Exit(concluded(runs, found, ended, db))
 
 

@@ -32,8 +32,17 @@ class LiveServices:
         """The run's services. Raises TaskError, ModelError or ArchiveError with what to do about it."""
         made = self._made.get(run)
         if made is None or made.settings != settings:
-            made = self._made[run] = self._make(run, settings)
+            made = self._make(run, settings)
+            self._forget_done(made.archive)
+            self._made[run] = made
         return made
+
+    def _forget_done(self, archive: Archive) -> None:
+        """A server that lives for days keeps no process of a run that is done."""
+        for row in archive.runs():
+            services = self._made.pop(row["run"], None) if row["status"] == "done" else None
+            if services is not None:
+                _close(services)
 
     def _make(self, run: str, settings: Settings) -> Services:
         path = (self._database or database_path()).resolve()
@@ -49,6 +58,10 @@ class LiveServices:
     def close(self) -> None:
         """Nothing that was started for any run is running any more."""
         for services in self._made.values():
-            services.evaluator.close()
-            services.archive.close()
+            _close(services)
         self._made.clear()
+
+
+def _close(services: Services) -> None:
+    services.evaluator.close()
+    services.archive.close()

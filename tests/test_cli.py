@@ -397,9 +397,9 @@ def test_a_new_task_never_replaces_anything(finished: Place) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and "ksearch.db" not in path.name
-    }
+    """Every file's bytes, apart from the database and what Python caches."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not {".ksearch", "__pycache__"} & {*path.parts}]
+    return {str(path): path.read_bytes() for path in files}
 
 
 WRONG_RUNS = {
