@@ -37,19 +37,15 @@ CHECK_EVERY = 8
 
 
 def serve(arena_fd: int, library: str, entry_point: str) -> None:
-    """The candidate's process: one line of offsets and dimensions in, the nanoseconds of that call out.
-
-    An untimed call on other inputs comes first, so that threads are awake, as they are in the middle of a model.
-    """
+    """The candidate's process: one line of offsets and dimensions in, the nanoseconds of that call out."""
     arena = mmap.mmap(arena_fd, 0)
     base = ctypes.addressof(ctypes.c_char.from_buffer(arena))
     function = getattr(ctypes.CDLL(library), entry_point)
     function.restype = None
     for line in sys.stdin:
         call = json.loads(line)
-        dims = [ctypes.c_int64(dim) for dim in call["dims"]]
-        arguments: list[Any] = [ctypes.c_void_p(base + offset) for offset in call["offsets"]] + dims
-        function(*[ctypes.c_void_p(base + offset) for offset in call["before"]], *dims)
+        arguments: list[Any] = [ctypes.c_void_p(base + offset) for offset in call["offsets"]]
+        arguments += [ctypes.c_int64(dim) for dim in call["dims"]]
         began = time.perf_counter_ns()
         function(*arguments)
         taken = time.perf_counter_ns() - began
@@ -59,10 +55,10 @@ def serve(arena_fd: int, library: str, entry_point: str) -> None:
 class Bench:
     """A task's tensors in shared memory, and the process that holds the candidate."""
 
-    def __init__(self, folder: Path, threads: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self.task = tomllib.loads((folder / "task.toml").read_text(encoding="utf-8"))
         self.loads = {load["name"]: load["dims"] for load in (*self.task["workloads"], *self.task.get("held_out", []))}
-        self.threads = threads
+        self.earlier: dict[str, dict[str, Any]] = {}
         spec = importlib.util.spec_from_file_location("formulations", folder / "reference.py")
         assert spec is not None and spec.loader is not None
         self.formulations: Any = importlib.util.module_from_spec(spec)
@@ -72,13 +68,10 @@ class Bench:
         """The candidate is loaded; the arena is as large as the largest workload needs."""
         import torch
 
-        self.half = self.size = 0
-        size = max(self.layout(dims)[1] for dims in self.loads.values()) + ALIGNMENT
-        size -= size % ALIGNMENT
+        size = max(self.layout(dims)[1] for dims in self.loads.values())
         descriptor = os.memfd_create("retime")
-        os.ftruncate(descriptor, 2 * size)
-        self.size = size
-        self.arena = torch.frombuffer(mmap.mmap(descriptor, 2 * size), dtype=torch.uint8)
+        os.ftruncate(descriptor, size)
+        self.arena = torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8)
         self.arena.zero_()
         command = [sys.executable, "-I", "-S", str(Path(__file__).resolve()), "--serve", str(descriptor)]
         self.process = subprocess.Popen(
@@ -90,12 +83,12 @@ class Bench:
         """Offset of each tensor in the order of the entry point, and the bytes that all of them take."""
         import torch
 
-        offsets, end = [], self.half * self.size
+        offsets, end = [], 0
         for spec in (*self.task["inputs"], *self.task["outputs"]):
             offsets.append(end)
             nbytes = math.prod(extents(spec, dims)) * getattr(torch, spec["dtype"]).itemsize
             end += (nbytes + 2 * ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-        return offsets, end - self.half * self.size
+        return offsets, end
 
     def view(self, spec: dict[str, Any], dims: dict[str, int]) -> Any:
         """The part of the arena that holds one tensor."""
@@ -108,18 +101,22 @@ class Bench:
         return self.arena[offset : offset + nbytes].view(dtype).view(shape)
 
     def candidate(self, inputs: dict[str, Any], dims: dict[str, int], pause_s: float) -> float:
-        """Microseconds of one call, on inputs just written and outputs just spoiled, after all has gone quiet."""
-        import torch
+        """Microseconds of one call on inputs written just before it, after an untimed one on older inputs.
 
-        before = self.layout(dims)[0]
-        self.half = 1 - self.half
-        for spec in self.task["inputs"]:
-            self.view(spec, dims).copy_(inputs[spec["name"]])
-        for spec in self.task["outputs"]:
-            self.view(spec, dims).reshape(-1).view(torch.uint8).fill_(0xFF)
+        PyTorch's threads are asleep by then, and the candidate's awake, as they are in the middle of a model.
+        """
         time.sleep(pause_s)
-        names: list[str] = self.task["dims"]
-        call = {"offsets": self.layout(dims)[0], "before": before, "dims": [dims[name] for name in names]}
+        self.call(dims)
+        for spec in self.task["inputs"]:
+            copy(self.view(spec, dims), inputs[spec["name"]])
+        for spec in self.task["outputs"]:
+            view = self.view(spec, dims)
+            ctypes.memset(view.data_ptr(), 0xFF, view.numel() * view.element_size())
+        return self.call(dims)
+
+    def call(self, dims: dict[str, int]) -> float:
+        """Microseconds of one call on what is in the arena."""
+        call = {"offsets": self.layout(dims)[0], "dims": [dims[name] for name in self.task["dims"]]}
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(json.dumps(call).encode() + b"\n")
         self.process.stdin.flush()
@@ -131,13 +128,14 @@ class Bench:
             sys.exit(f"the candidate's process ended with status {self.process.wait()}")
         return int(reply) / 1000
 
-    def baseline(self, name: str, inputs: dict[str, Any]) -> float:
-        """Microseconds of one call of a formulation, with PyTorch's threads awake."""
-        import torch
-
-        torch.zeros(self.threads << 15).add_(1.0)
+    def baseline(self, name: str, inputs: dict[str, Any], pause_s: float) -> float:
+        """Microseconds of one call of a formulation, after an untimed one on other inputs; the candidate is asleep."""
+        formulation = getattr(self.formulations, name)
+        time.sleep(pause_s)
+        formulation(**self.earlier.get(name, inputs))
+        self.earlier[name] = inputs
         began = time.perf_counter_ns()
-        getattr(self.formulations, name)(**inputs)
+        formulation(**inputs)
         return (time.perf_counter_ns() - began) / 1000
 
     def fault(self, inputs: dict[str, Any], dims: dict[str, int]) -> str:
@@ -151,6 +149,11 @@ class Bench:
             if not worst <= 1.0:
                 return f"{spec['name']} is off by {worst:.3g} times the tolerance"
         return ""
+
+
+def copy(target: Any, source: Any) -> None:
+    """The bytes of one tensor are those of another; no OpenMP thread is woken for it."""
+    ctypes.memmove(target.data_ptr(), source.data_ptr(), source.numel() * source.element_size())
 
 
 def extents(spec: dict[str, Any], dims: dict[str, int]) -> list[int]:
@@ -169,13 +172,14 @@ def time_workload(bench: Bench, name: str, baseline: str, options: argparse.Name
     generator = torch.Generator()
     generator.seed()
     dims, ours, theirs = bench.loads[name], [], []
+    pause_s = options.pause_ms / 1000
     for index in range(WARM_UP + options.rounds):
         inputs = bench.formulations.make_inputs(generator, **dims)
         if index % 2:
-            theirs.append(bench.baseline(baseline, inputs))
-        ours.append(bench.candidate(inputs, dims, options.pause_ms / 1000))
+            theirs.append(bench.baseline(baseline, inputs, pause_s))
+        ours.append(bench.candidate(inputs, dims, pause_s))
         if not index % 2:
-            theirs.append(bench.baseline(baseline, inputs))
+            theirs.append(bench.baseline(baseline, inputs, pause_s))
         fault = "" if index % CHECK_EVERY else bench.fault(inputs, dims)
         if fault:
             sys.exit(f"{name}: wrong result: {fault}")
@@ -221,7 +225,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--march", help="default: the one in result.json")
     parser.add_argument("--threads", type=int, help="default: the number in result.json")
     parser.add_argument("--rounds", type=int, default=40, help="timed calls per side and workload (40)")
-    parser.add_argument("--pause-ms", type=float, default=20.0, help="quiet time before a candidate's call (20)")
+    parser.add_argument("--pause-ms", type=float, default=20.0, help="quiet time before every timed call (20)")
     parser.add_argument("--limit", type=float, default=5.0, help="largest difference of J, in percent (5)")
     return parser.parse_args()
 
@@ -236,7 +240,7 @@ def main() -> int:
     import torch
 
     torch.set_num_threads(threads)
-    bench = Bench(options.task_folder, threads)
+    bench = Bench(options.task_folder)
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         bench.start(build(options.best / "kernel.cpp", options.march or result["march"], folder))
         try:

@@ -43,7 +43,6 @@ class Arena:
         self.fd = os.memfd_create("ksearch-arena", os.MFD_CLOEXEC)
         os.ftruncate(self.fd, self.size)
         self._map = mmap.mmap(self.fd, self.size)
-        self.huge_pages = _advise(self._map)
         self._bytes = torch.frombuffer(self._map, dtype=torch.uint8)
         self._canary = torch.randint(0, 256, (GUARD + ALIGNMENT,), dtype=torch.uint8)
         self._poison = {(load.name, spec.name): _poison(spec) for load in loads for spec in load.outputs}
@@ -133,15 +132,6 @@ def _end(load: Load, offsets: dict[str, int]) -> int:
     last = load.outputs[-1]
     size = offsets[last.name] + last.nbytes + GUARD
     return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-
-
-def _advise(mapping: mmap.mmap) -> bool:
-    """Whether the kernel may back the mapping with huge pages, as it does for torch's own memory."""
-    try:
-        mapping.madvise(mmap.MADV_HUGEPAGE)
-    except OSError:
-        return False
-    return True
 
 
 def _poison(spec: Spec) -> torch.Tensor:

@@ -30,8 +30,6 @@ def main() -> None:
         return
     setup = json.loads(os.read(control, 1 << 17))
     arena = mmap.mmap(setup["arena"], setup["size"])
-    if setup["huge_pages"]:
-        arena.madvise(mmap.MADV_HUGEPAGE)
     touched = sum(arena[offset] for offset in range(0, setup["size"], mmap.PAGESIZE))
     _limit(setup)
     base = ctypes.addressof(ctypes.c_char.from_buffer(arena))

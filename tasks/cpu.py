@@ -28,8 +28,9 @@ _LONGER = 3
 """How many times the rounds of an ordinary evaluation a confirmation takes."""
 _ISA_LIMITS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
 _METHOD = (
-    "interleaved rounds on fresh inputs in alternating order, candidate stopped while the baseline runs; median of "
-    "per-round ratios; candidate's own clock within the wall clock's slack"
+    "interleaved rounds in alternating order; each call on fresh inputs, after an untimed one on older inputs; "
+    "candidate stopped while the baseline runs; median of per-round ratios; candidate's own clock within the wall "
+    "clock's slack"
 )
 
 

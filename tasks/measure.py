@@ -12,11 +12,13 @@ from tasks.arena import Arena
 from tasks.checks import Tolerance, close, compare, inspect
 from tasks.isolation import wait_until_quiet
 from tasks.problem import Load, Problem, Tensors
-from tasks.race import QUIET_S, new_seed, race, spark, timed, warm
+from tasks.race import new_seed, race, timed, warm
 from tasks.runner import Call, Fault, Runner
 from tasks.timing import Estimate, Pair, believed, drift, estimate, grossly_short, score_noise
 
 _MIN_ROUNDS = 3
+_QUIET_S = 0.1
+"""Seconds to wait at most until this process's OpenMP threads have stopped spinning."""
 _SLOW_US = 100_000.0
 """A candidate faster than this makes a second call before any timing, which is compared with the reference too."""
 _DRIFT = 0.25
@@ -53,6 +55,8 @@ class _Track:
     short: int = 0
     """Timed calls in which the candidate's clock fell grossly short of the wall clock."""
     rounds: int = 0
+    earlier: Tensors = field(default_factory=dict)
+    """Inputs of the call before."""
     previous: Tensors = field(default_factory=dict)
     """Expected outputs of the call before."""
     best: Estimate | None = None
@@ -107,7 +111,7 @@ class Measurement:
         call = self._call(track, inputs)
         expected = self._problem.reference(track.load, inputs)
         self._compare(track, expected, self._tolerance)
-        track.previous = expected
+        track.earlier, track.previous = inputs, expected
         return call
 
     def _warm_up(self) -> None:
@@ -133,13 +137,21 @@ class Measurement:
     def _call(self, track: _Track, inputs: Tensors) -> Call:
         """One call of the candidate on these inputs; guards and inputs are intact."""
         self._arena.write(track.load, inputs)
-        wait_until_quiet(QUIET_S)
+        wait_until_quiet(_QUIET_S)
         call = self._runner.call(track.load.name)
         inspect(self._arena, track.load, inputs)
         return call
 
+    def _warm_call(self, track: _Track, inputs: Tensors) -> Call:
+        """One call right after an untimed one on the inputs of the round before."""
+        self._arena.write(track.load, track.earlier)
+        wait_until_quiet(_QUIET_S)
+        self._runner.call(track.load.name)
+        return self._call(track, inputs)
+
     def _baseline(self, track: _Track, inputs: Tensors) -> tuple[float, Tensors]:
-        spark()
+        """As `_warm_call`, of the baseline; also what it returned."""
+        timed(self._problem, track.formulation, track.earlier)
         latency_us, result = timed(self._problem, track.formulation, inputs)
         return latency_us, self._problem.named(track.formulation, track.load, result)
 
@@ -153,12 +165,12 @@ class Measurement:
         inputs = self._inputs(track.load)
         if track.rounds % 2:
             baseline_us, expected = self._baseline(track, inputs)
-            call = self._call(track, inputs)
+            call = self._warm_call(track, inputs)
         else:
-            call = self._call(track, inputs)
+            call = self._warm_call(track, inputs)
             baseline_us, expected = self._baseline(track, inputs)
         self._compare(track, expected, self._tolerance.doubled())
-        track.previous = expected
+        track.earlier, track.previous = inputs, expected
         self._note(track, call, baseline_us)
 
     def _compare(self, track: _Track, expected: Tensors, tolerance: Tolerance) -> None:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import time
 from statistics import median
 from typing import Any
 
-import torch
-
 from tasks.arena import same_bytes
 from tasks.checks import Tolerance, close
-from tasks.isolation import wait_until_quiet
 from tasks.problem import Load, Problem, ProblemError, Tensors
 
-QUIET_S = 0.1
-"""Seconds to wait at most until this process's OpenMP threads have stopped spinning."""
 _ROUNDS = 15
 _MIN_ROUNDS = 3
 _WARM_CALLS = 3
@@ -104,32 +98,16 @@ def _unfit(problem: Problem, load: Load, function: str, known: tuple[Tensors, Te
 
 
 def _rounds(problem: Problem, load: Load, runners: list[str]) -> dict[str, float]:
-    """Median latency of each formulation over interleaved rounds, each round on fresh inputs."""
+    """Median latency of each formulation over interleaved rounds, each on fresh inputs after an untimed call."""
     samples: dict[str, list[float]] = {function: [] for function in runners}
-    scratch = torch.empty(sum(spec.nbytes for spec in (*load.inputs, *load.outputs)), dtype=torch.uint8)
+    earlier = problem.inputs(load, new_seed())
     began = time.monotonic()
     for index in range(_ROUNDS):
         if index >= _MIN_ROUNDS and time.monotonic() - began > _BUDGET_S:
             break
         inputs = problem.inputs(load, new_seed())
         for function in runners[index % len(runners) :] + runners[: index % len(runners)]:
-            _disturb(inputs, scratch)
-            spark()
+            timed(problem, function, earlier)
             samples[function].append(timed(problem, function, inputs)[0])
+        earlier = inputs
     return {function: median(taken) for function, taken in samples.items()}
-
-
-def _disturb(inputs: Tensors, scratch: torch.Tensor) -> None:
-    """Caches and threads are as an evaluation leaves them: without this a race is faster than it will be there."""
-    scratch.fill_(1)
-    at = scratch.data_ptr()
-    for tensor in inputs.values():
-        size = tensor.numel() * tensor.element_size()
-        ctypes.memmove(at, tensor.data_ptr(), size)
-        at += size
-    wait_until_quiet(QUIET_S)
-
-
-def spark() -> None:
-    """The OpenMP threads of this process are awake, as they are in the middle of a model."""
-    torch.ones(torch.get_num_threads() << 15).mul_(2.0)

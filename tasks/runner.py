@@ -74,7 +74,6 @@ class Runner:
         setup = {
             "arena": self._arena.fd,
             "size": self._arena.size,
-            "huge_pages": self._arena.huge_pages,
             "memory": self._allowance() * _MIB,
             "file_size": _LOG_BYTES,
             "library": library,
