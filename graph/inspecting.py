@@ -14,7 +14,7 @@ from graph.console import DB, FAILED, USAGE, Db, Json, RunId, complain, console,
 from graph.report import code_view, diff_view, label, result_view, runs_table, tree_view, verdict_view
 from graph.running import Ended, Runs
 from graph.searching import best_verdict
-from state.archive import Purpose
+from state.effects import Purpose
 from state.program import SUFFIX, Program
 from state.search import Best, SearchState
 from state.settings import Settings

@@ -6,7 +6,6 @@ from langgraph.types import interrupt
 from pydantic import ValidationError
 
 from nodes.services import Services
-from nodes.step import with_tree
 from prompts.world_model import refusal
 from state.approval import Answer, apply_answer, request
 from state.edits import EDIT, Edit, Event, apply
@@ -18,7 +17,7 @@ from state.tree import SearchTree
 def approve(state: SearchState, services: Services) -> SearchState:
     """The pending edits that nobody refused are in the tree; each refused one is reported with its reason."""
     pending = None if state["pending"] is None else Pending.model_validate(state["pending"])
-    tree = SearchTree.model_validate(state["tree"])
+    tree = services.trees.read(state)
     answer = Answer(edits=() if pending is None else pending.edits)
     if pending is not None and needs_approval(pending, services.settings.approve):
         answer = _asked(pending, tree)
@@ -27,7 +26,7 @@ def approve(state: SearchState, services: Services) -> SearchState:
     applied = apply(tree, stamped)
     refused = [refusal(rejection) for rejection in applied.rejected]
     return {
-        **with_tree(applied.tree),
+        **services.trees.write(applied.tree),
         **logged(state, applied.accepted),
         "pending": None,
         "person_edits": [],

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from nodes.services import Services
-from nodes.step import with_tree
 from nodes.turn import world_model_turn
 from state.edits import Close, apply
 from state.search import Action, Outcome, SearchState, budget_left, logged
-from state.tree import SearchTree
 
 
 def co_evolve(state: SearchState, services: Services) -> SearchState:
     """The action's node is closed; while budget is left, the world model's edits are pending."""
-    changes = _closed(state) if state["action"] is not None else SearchState()
+    changes = _closed(state, services) if state["action"] is not None else SearchState()
     state = {**state, **changes}
     if not budget_left(state, services.settings):
         return {**changes, "repair": None, "pending": None}
     return {**changes, **world_model_turn(state, services, "co_evolve")}
 
 
-def _closed(state: SearchState) -> SearchState:
+def _closed(state: SearchState, services: Services) -> SearchState:
     action = Action.model_validate(state["action"])
-    applied = apply(SearchTree.model_validate(state["tree"]), [Close(round=state["round"], node=action.node)])
+    applied = apply(services.trees.read(state), [Close(round=state["round"], node=action.node)])
     outcome = Outcome(
         node=action.node,
         program=action.program,
@@ -30,7 +28,7 @@ def _closed(state: SearchState) -> SearchState:
         verdicts=action.verdicts,
     )
     return {
-        **with_tree(applied.tree),
+        **services.trees.write(applied.tree),
         **logged(state, applied.accepted),
         "action": None,
         "outcome": outcome.model_dump(mode="json"),

@@ -6,12 +6,11 @@ from pydantic import TypeAdapter
 
 from nodes.parking import park, wait_if_parked
 from nodes.services import Services
-from nodes.step import with_tree
 from nodes.turn import world_model_turn
 from state.edits import Attempt, Event, apply
 from state.program import Program
 from state.search import Best, SearchState, logged
-from state.tree import ROOT, SearchTree, new_tree
+from state.tree import ROOT, new_tree
 from state.verdict import Passed, score_of
 from tasks.evaluator import BaselineTiming, EvaluatorUnavailable
 
@@ -38,7 +37,7 @@ def _fresh(services: Services) -> SearchState:
         "outcome": None, "best": None, "evaluations": 0, "attempts": 0, "turns": 0, "elapsed_s": 0.0,
         "dry": 0, "idle": 0, "pending": None, "rejected": [], "words": [], "person_edits": [],
         "repair": None, "parked": None, "baseline": [], "result": None, "stop_reason": None,
-        **with_tree(new_tree(services.task.title)),
+        **services.trees.write(new_tree(services.task.title)),
     }  # fmt: skip
 
 
@@ -67,9 +66,9 @@ def _measured(state: SearchState, services: Services) -> SearchState:
     events: list[Event] = [
         Attempt(node=ROOT, program_id=seed.id, verdict=verdict.kind, score=score_of(verdict), best=passed)
     ]
-    applied = apply(SearchTree.model_validate(state["tree"]), events)
+    applied = apply(services.trees.read(state), events)
     if isinstance(verdict, Passed):
         best = Best(node=ROOT, program=seed.id, score=verdict.score, noise=verdict.noise)
         changes["best"] = best.model_dump(mode="json")
-    return {**changes, **with_tree(applied.tree), **logged(state, applied.accepted),
+    return {**changes, **services.trees.write(applied.tree), **logged(state, applied.accepted),
             "elapsed_s": state["elapsed_s"] + seconds}  # fmt: skip

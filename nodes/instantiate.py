@@ -8,7 +8,6 @@ from langchain_core.messages import HumanMessage
 
 from nodes.parking import park, wait_if_parked
 from nodes.services import Services
-from nodes.step import with_tree
 from prompts.coder import Assignment, Unusable, ask, parse_program
 from state.edits import Attempt, apply
 from state.program import Program
@@ -39,7 +38,7 @@ def instantiate(state: SearchState, services: Services) -> SearchState:
     """One more attempt is in the log; the action's best and its stagnation counter are up to date."""
     state = {**state, **wait_if_parked(state)}
     action = Action.model_validate(state["action"])
-    tree = SearchTree.model_validate(state["tree"])
+    tree = services.trees.read(state)
     prompt = ask(_assignment(state, services, tree, action))
     reply, thinking = services.ask(state, "instantiate", state["attempts"], prompt, [HumanMessage(prompt.text)])
     language = services.task.languages[0]
@@ -81,7 +80,7 @@ def _passed(services: Services, program_id: str | None) -> Passed | None:
 
 
 def _try(state: SearchState, services: Services, program: Program | Unusable) -> _Tried:
-    """The attempt's verdict. A score that would lead the run is measured a second time before it counts."""
+    """The attempt's verdict. A score that might lead the run is measured a second time, and that one counts."""
     if isinstance(program, Unusable):
         return _Tried("unusable", f"the reply could not be used: {program.reason}")
     services.archive.keep(program)
@@ -89,7 +88,7 @@ def _try(state: SearchState, services: Services, program: Program | Unusable) ->
         return _Tried("duplicate", "byte-identical to an earlier program; not evaluated again", program.id)
     verdict, seconds, reused = services.verdict(program, "attempt")
     confirmed = False
-    if _leads(state, services, score_of(verdict), _noise(verdict)):
+    if _leads(state, services, score_of(verdict), 0.0):
         verdict, more, _ = services.verdict(program, "confirm")
         seconds += more
         confirmed = isinstance(verdict, Passed)
@@ -98,9 +97,9 @@ def _try(state: SearchState, services: Services, program: Program | Unusable) ->
 
 
 def _leads(state: SearchState, services: Services, score: float, noise: float) -> bool:
-    """Whether a score beats the best of the run."""
+    """Whether a score of this noise beats the best of the run, whose own noise counts when this one's does."""
     best = None if state["best"] is None else Best.model_validate(state["best"])
-    standing = None if best is None else (best.score, best.noise)
+    standing = None if best is None else (best.score, best.noise if noise else 0.0)
     return improves(score, noise, standing, services.settings.min_improvement)
 
 
@@ -128,7 +127,7 @@ def _concluded(state: SearchState, services: Services, tree: SearchTree, action:
     last = LastAttempt(node=action.node, ordinal=state["attempts"], program=tried.program, verdict=tried.verdict,
                        score=tried.score, message=tried.message, improved=improved, reused=tried.reused)  # fmt: skip
     update: SearchState = {
-        **with_tree(applied.tree),
+        **services.trees.write(applied.tree),
         **logged(state, applied.accepted),
         "action": action.model_copy(update=changes).model_dump(mode="json"),
         "last": last.model_dump(mode="json"),

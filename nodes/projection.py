@@ -20,20 +20,19 @@ def announce(run: str, settings: Settings, archive: Archive) -> None:
 def record(state: SearchState, archive: Archive) -> None:
     """The state's events and its line in the list of runs are in the archive; doing so again changes nothing."""
     start = state["event_count"] - len(state["log"])
-    archive.record(state["run"], state["branch"], start, state["log"])
     best = None if state["best"] is None else Best.model_validate(state["best"])
-    archive.save_run(
-        state["run"],
-        {
-            **_choices(Settings.model_validate(state["settings"])),
-            "status": state["status"],
-            "evaluations": state["evaluations"],
-            "attempts": state["attempts"],
-            "branch": state["branch"],
-            "best_score": None if best is None else best.score,
-            "best_program": None if best is None else best.program,
-        },
-    )
+    summary = {
+        **_choices(Settings.model_validate(state["settings"])),
+        "status": state["status"],
+        "evaluations": state["evaluations"],
+        "attempts": state["attempts"],
+        "branch": state["branch"],
+        "best_score": None if best is None else best.score,
+        "best_program": None if best is None else best.program,
+    }
+    with archive.transaction():
+        archive.record(state["run"], state["branch"], start, state["log"])
+        archive.save_run(state["run"], summary)
 
 
 def _choices(settings: Settings) -> dict[str, Any]:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from nodes.approve import person_edits
 from nodes.services import Services
-from nodes.step import with_tree
 from prompts.world_model import refusal
 from state.edits import apply
 from state.search import DRY_LIMIT, Action, SearchState, budget_left, logged, why_stopped
-from state.tree import SearchTree
 from state.tree import select as argmax_v
 
 
 def select(state: SearchState, services: Services) -> SearchState:
     """The action is chosen, or there is none: because the frontier is empty or the budget is spent."""
     events, unreadable = person_edits(state)
-    applied = apply(SearchTree.model_validate(state["tree"]), list(events))
+    applied = apply(services.trees.read(state), list(events))
     refused = [refusal(rejection) for rejection in applied.rejected]
     changes: SearchState = {
-        **with_tree(applied.tree),
+        **services.trees.write(applied.tree),
         **logged({**state, "log": []}, applied.accepted),
         "person_edits": [],
         "rejected": state["rejected"] + unreadable + refused,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
 from prompts.rendering import prompt_hash
-from state.archive import Archive, CallKey, Prompt, Purpose, Reply, VerdictKey
+from state.archive import Archive
+from state.channel import TreeChannel
+from state.effects import CallKey, Prompt, Purpose, Reply, VerdictKey
 from state.lease import Lease
 from state.program import Program
 from state.search import SearchState
@@ -31,6 +33,7 @@ class Services:
     world_model: BaseChatModel
     coder: BaseChatModel
     lease: Lease
+    trees: TreeChannel = field(default_factory=TreeChannel)
 
     def verdict(self, program: Program, purpose: Purpose) -> tuple[Verdict, float, bool]:
         """The verdict for a purpose, its seconds, and whether it was in the archive already.

@@ -10,9 +10,8 @@ from langchain_core.runnables import RunnableConfig
 from nodes.overwrites import differences, logged_tree
 from nodes.projection import announce, record
 from nodes.services import Services, ServicesFactory
-from state.search import SearchState, digest
+from state.search import SearchState
 from state.settings import RunInput, Settings
-from state.tree import SearchTree
 from tasks.evaluator import BaselineTiming
 
 Node = Callable[[SearchState, Services], SearchState]
@@ -46,12 +45,6 @@ def settings_of(state: SearchState) -> Settings:
     return Settings.model_validate({**form.pop("advanced"), **form})
 
 
-def with_tree(tree: SearchTree) -> SearchState:
-    """The change of the tree's channels."""
-    plain = tree.model_dump(mode="json")
-    return {"tree": plain, "tree_digest": digest(plain)}
-
-
 def _caught_up(state: SearchState, services: Services) -> SearchState:
     """The evaluator knows the baseline, and what earlier nodes decided is recorded.
 
@@ -61,12 +54,12 @@ def _caught_up(state: SearchState, services: Services) -> SearchState:
     services.evaluator.use_baseline(tuple(BaselineTiming.model_validate(row) for row in state["baseline"]))
     changes: SearchState = {}
     start = state["event_count"] - len(state["log"])
-    recorded = [event.model_dump(mode="json") for event in archive.events(run, state["branch"], start=start)]
+    recorded = archive.plain_events(run, state["branch"], start)
     shared = _agreement(recorded, state["log"])
     if shared < len(recorded):
         changes["branch"] = archive.fork(run, state["branch"], start + shared)
     record({**state, **changes}, archive)
-    if digest(state["tree"]) != state["tree_digest"]:
+    if not services.trees.intact(state):
         changes |= _overwritten({**state, **changes}, services)
     return changes
 
@@ -82,7 +75,7 @@ def _overwritten(state: SearchState, services: Services) -> SearchState:
     tree = logged_tree(services.archive, services.run, state["branch"], services.task.title, state["event_count"])
     edits, refused = differences(tree, state["tree"])
     return {
-        **with_tree(tree),
+        **services.trees.write(tree),
         "person_edits": state["person_edits"] + [edit.model_dump(mode="json") for edit in edits],
         "rejected": state["rejected"] + refused,
     }

@@ -8,7 +8,6 @@ from nodes.services import Services
 from prompts.coder import timings
 from prompts.world_model import Situation, ask, ask_again, parse_edits
 from state.search import Best, Outcome, Repair, SearchState, pending
-from state.tree import SearchTree
 from tasks.evaluator import BaselineTiming
 
 
@@ -45,7 +44,7 @@ def _situation(state: SearchState, services: Services) -> Situation:
         task=services.task,
         hardware=services.evaluator.hardware,
         baseline=baseline_line(state),
-        tree=SearchTree.model_validate(state["tree"]),
+        tree=services.trees.read(state),
         round=state["round"],
         evaluations=state["evaluations"],
         budget=services.settings.budget,

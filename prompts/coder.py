@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prompts.rendering import render
 from prompts.replies import answer, fenced
-from state.archive import Prompt
+from state.effects import Prompt
 from state.program import Language, Program
 from state.search import LastAttempt
 from state.tree import Intent

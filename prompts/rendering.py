@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from state.archive import Prompt
+from state.effects import Prompt
 from state.program import Program
 from tasks.task import Task
 

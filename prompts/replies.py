@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)(^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"[ \t]*(```+|~~~+)(.*)")
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 
 
@@ -25,4 +25,18 @@ def answer(reply: str) -> str:
 
 def fenced(text: str) -> list[Block]:
     """The fenced blocks of an answer, in order."""
-    return [Block(match[2], bool(match[3].strip())) for match in _FENCE.finditer(text)]
+    blocks: list[Block] = []
+    fence: str | None = None
+    lines: list[str] = []
+    for line in text.splitlines(keepends=True):
+        found = _FENCE.match(line) if "```" in line or "~~~" in line else None
+        if fence is None and found:
+            fence, lines = found[1], []
+        elif fence is not None and found and found[1] == fence and not found[2].strip():
+            blocks.append(Block("".join(lines), closed=True))
+            fence = None
+        elif fence is not None:
+            lines.append(line)
+    if fence is not None:
+        blocks.append(Block("".join(lines), closed=False))
+    return blocks

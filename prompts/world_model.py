@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from prompts.rendering import render
 from prompts.replies import answer, fenced
-from state.archive import Prompt
 from state.edits import EDIT, Edit, Rejection
+from state.effects import Prompt
 from state.search import Best, Outcome
 from state.tree import SearchTree, TreeNode
 from tasks.task import Task

@@ -6,65 +6,21 @@ made, committed, and then returned. So a process killed at any moment repeats at
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict
+from typing import Any
 
 from state.database import open_database, packed, unpacked
 from state.edits import EVENT, Event
+from state.effects import CallKey, Prompt, Purpose, Reply, VerdictKey
 from state.program import Program
 from state.verdict import VERDICT, Passed, Verdict
 
-Purpose = Literal["attempt", "seed", "confirm", "held_out"]
 Clock = Callable[[], float]
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class VerdictKey(_Frozen):
-    """What a verdict depends on. Equal keys mean equal verdicts, in whatever run they were reached."""
-
-    program: str
-    task_hash: str
-    evaluator: str
-    hardware: str
-    purpose: Purpose
-
-
-class CallKey(_Frozen):
-    """What makes a model call the same call."""
-
-    run: str
-    branch: str
-    node: str
-    ordinal: int
-    role: Literal["world_model", "coder"]
-    prompt_hash: str
-
-
-class Reply(_Frozen):
-    """What a model answered."""
-
-    text: str
-    model: str
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-
-class Prompt(_Frozen):
-    """A rendered prompt; the archive keeps its template's name and variables, not the text."""
-
-    template: str
-    """Name and hash of the template file."""
-    variables: str
-    """JSON of the variables, programs by their ids."""
-    text: str
 
 
 class Archive:
@@ -180,7 +136,7 @@ class Archive:
              EVENT.dump_json(EVENT.validate_python(event)).decode())
             for offset, event in enumerate(events[known:], known)
         ]  # fmt: skip
-        with self._lock, self._db.atomic():
+        with self.transaction():
             self._db.conn.executemany(
                 "INSERT OR IGNORE INTO events (run, branch, seq, round, kind, author, event) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)", rows,
@@ -208,18 +164,22 @@ class Archive:
         self._execute("INSERT INTO branches (run, branch, parent, at) VALUES (?, ?, ?, ?)", [run, name, parent, at])
         return name
 
-    def events(self, run: str, branch: str, end: int | None = None, start: int = 0) -> list[Event]:
-        """A branch's log in order, with what it shares with its parents, from position `start` up to `end`."""
+    def events(self, run: str, branch: str, end: int | None = None) -> list[Event]:
+        """A branch's log in order, with what it shares with its parents, up to position `end`."""
+        return [EVENT.validate_python(event) for event in self.plain_events(run, branch, 0, end)]
+
+    def plain_events(self, run: str, branch: str, start: int, end: int | None = None) -> list[dict[str, Any]]:
+        """As `events`, from position `start`, in the form in which a state's log holds them."""
         parent = self._parent(run, branch)
         own = 0 if parent is None else parent[1]
-        shared: list[Event] = []
+        shared: list[dict[str, Any]] = []
         if parent is not None and start < own:
-            shared = self.events(run, parent[0], own if end is None else min(own, end), start)
+            shared = self.plain_events(run, parent[0], start, own if end is None else min(own, end))
         rows = self._all(
             "SELECT event FROM events WHERE run = ? AND branch = ? AND seq >= ? AND (? IS NULL OR seq < ?) "
             "ORDER BY seq", [run, branch, max(own, start), end, end],
         )  # fmt: skip
-        return shared + [EVENT.validate_json(row[0]) for row in rows]
+        return shared + [json.loads(row[0]) for row in rows]
 
     def tried(self, run: str, branch: str, program: str) -> bool:
         """Whether the program was an attempt of this branch or of what it shares with its parents."""
@@ -236,6 +196,22 @@ class Archive:
                 return False
             branch, at = parent
             end = at if end is None else min(at, end)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What is written inside is committed together; one inside another is part of it."""
+        connection = self._db.conn
+        with self._lock:
+            if connection.in_transaction:
+                yield
+                return
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
 
     def save_run(self, run: str, summary: dict[str, Any]) -> None:
         """The run's line in the list of runs; keys are columns of the table `runs`."""
@@ -265,10 +241,12 @@ class Archive:
         LangGraph may write behind; a log that ran ahead of its checkpoints would look like a step back in time.
         """
         deadline = time.monotonic() + limit_s
-        there = "SELECT max(checkpoint_id = ?) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ''"
         if self._one("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'", []) is None:
             return
-        while self._one(there, [checkpoint, run])[0] == 0 and time.monotonic() < deadline:
+        mine = "SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ''"
+        while self._one(f"{mine} AND checkpoint_id = ?", [run, checkpoint]) is None:
+            if self._one(f"{mine} LIMIT 1", [run]) is None or time.monotonic() > deadline:
+                return
             time.sleep(0.002)
 
     def _parent(self, run: str, branch: str) -> tuple[str, int] | None:
@@ -286,8 +264,10 @@ class Archive:
     def _execute(self, sql: str, values: list[Any], cost_s: float = 0.0) -> None:
         """The row is committed; one that cost a second or more also survives a power failure."""
         with self._lock:
-            if cost_s >= 1.0:
-                self._db.conn.execute("PRAGMA synchronous = FULL")
+            if cost_s < 1.0:
+                self._db.conn.execute(sql, values)
+                return
+            self._db.conn.execute("PRAGMA synchronous = FULL")
             try:
                 self._db.conn.execute(sql, values)
             finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -101,10 +102,9 @@ class Rejection(BaseModel):
     reason: str
 
 
-class Applied(BaseModel):
+@dataclass(frozen=True)
+class Applied:
     """What became of a list of events."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tree: SearchTree
     accepted: tuple[Event, ...]

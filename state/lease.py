@@ -67,8 +67,7 @@ class Lease:
                 f"run {self._run} is being advanced by another process ({owner or 'unknown'}); "
                 "wait for it to stop, or stop it: nothing was changed here"
             )
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"pid {os.getpid()}".encode(), 0)
+        os.pwrite(file, f"pid {os.getpid()}".ljust(32).encode(), 0)
         return file
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from state.tree import SearchTree, TreeNode
 
@@ -18,6 +19,7 @@ def near_duplicate(tree: SearchTree, title: str, parent_id: str) -> TreeNode | N
     return None
 
 
+@lru_cache(maxsize=8192)
 def _words(title: str) -> frozenset[str]:
     return frozenset(re.findall(r"[^\W_]+", title.casefold())) - {"the", "a", "an", "of", "to", "with", "and"}
 

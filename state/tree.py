@@ -137,8 +137,11 @@ def select(tree: SearchTree) -> TreeNode | None:
 
     Ties go to the lower difficulty (unknown counts as 3), then the shallower, then the older node.
     """
-    return min(tree.frontier(), key=lambda node: _rank(tree, node), default=None)
+    frontier = tree.frontier()
+    highest = max((node.priority for node in frontier), default=0.0)
+    first = [node for node in frontier if node.priority == highest]
+    return min(first, key=lambda node: _rank(tree, node), default=None)
 
 
-def _rank(tree: SearchTree, node: TreeNode) -> tuple[float, int, int, int]:
-    return (-node.priority, node.difficulty or 3, tree.depth(node.id), index_of(node.id))
+def _rank(tree: SearchTree, node: TreeNode) -> tuple[int, int, int]:
+    return (node.difficulty or 3, tree.depth(node.id), index_of(node.id))
