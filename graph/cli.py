@@ -7,12 +7,12 @@ import sys
 import typer
 from pydantic import ValidationError
 
-from graph.console import FAILED, USAGE, complain
+from graph.console import FAILED, PARKED, USAGE, complain
 from graph.inspecting import best, runs, show, tree
 from graph.people import approve, edit, studio
 from graph.searching import resume, run
 from graph.tasking import check, draw_graph, evaluate, new, tasks
-from nodes.models.named import ModelError
+from nodes.models.named import ModelError, ModelUnavailable
 from state.database import ArchiveError
 from state.lease import RunBusy
 from tasks.compiler import ToolMissing
@@ -40,6 +40,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(complain(str(error), USAGE))
     except (RunBusy, EvaluatorUnavailable) as error:
         sys.exit(complain(str(error), FAILED))
+    except ModelUnavailable as error:
+        sys.exit(complain(f"{error}\nNothing is lost; go on with: ksearch resume RUN (see ksearch runs)", PARKED))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -25,7 +25,7 @@ from state.lease import Leases
 from state.search import SearchState
 from state.settings import Settings
 
-Status = Literal["done", "running", "parked", "waiting", "paused", "failed"]
+Status = Literal["done", "running", "parked", "waiting", "paused"]
 """waiting: for a person's approval; parked: for the evaluator; paused: `ksearch resume` goes on."""
 
 

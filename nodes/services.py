@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
+from nodes.models.named import ModelUnavailable, failures
 from prompts.rendering import prompt_hash
 from state.archive import Archive
 from state.channel import TreeChannel
@@ -69,7 +70,10 @@ class Services:
 
 
 def _call(model: BaseChatModel, name: str, messages: list[BaseMessage]) -> Reply:
-    message = model.invoke(messages)
+    try:
+        message = model.invoke(messages)
+    except failures(name) as error:
+        raise ModelUnavailable(f"the model {name!r} did not answer: {type(error).__name__}: {error}") from error
     usage = message.usage_metadata
     return Reply(
         text=message.text.encode(errors="replace").decode(), model=name,

@@ -23,7 +23,7 @@ class Lease:
 
     def __init__(self, database: Path, run: str) -> None:
         self._run = run
-        self._path = database.parent / "locks" / f"{database.name}.{run}"
+        self._path = database.parent / f".{database.name}.locks" / run
         self._mutex = threading.RLock()
         self._depth = 0
         self._file: int | None = None

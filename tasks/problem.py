@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -137,10 +138,13 @@ def _import(file: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ProblemError(f"{file}: not a Python file")
     module = importlib.util.module_from_spec(spec)
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # nothing is left in the user's folder
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the task author's own code
         raise ProblemError(f"{file}: import: {_reason(error, file)}") from None
+    finally:
+        sys.dont_write_bytecode = writes
     return module
 
 

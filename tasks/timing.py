@@ -8,7 +8,7 @@ from statistics import median
 
 _SLACK_US = 100.0
 _SLACK = 0.05
-_GROSS_US = 2000.0
+_GROSS_US = 8000.0
 _NOISE_FLOOR = 0.002
 _MAD_TO_SIGMA = 1.4826
 _MEDIAN_TO_MEAN = 1.2533

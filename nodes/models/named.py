@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import httpx
 from langchain_core.language_models import BaseChatModel
 
 from nodes.models.playbook import PlaybookModel
@@ -16,6 +17,25 @@ KEYS = {"openai": "OPENAI_API_KEY", "google_genai": "GOOGLE_API_KEY"}
 
 class ModelError(ValueError):
     """A model cannot be used; the message says which variable, package or name is wrong."""
+
+
+class ModelUnavailable(RuntimeError):
+    """A model call failed, at the provider or on the way to it; nothing was spent that is not in the archive."""
+
+
+def failures(name: str) -> tuple[type[Exception], ...]:
+    """What a call of this model may raise through no fault of the program."""
+    provider = name.partition(":")[0]
+    if provider == "openai":
+        from openai import OpenAIError
+
+        return (OpenAIError, httpx.HTTPError)
+    if provider == "google_genai":
+        from google.genai.errors import APIError
+        from langchain_google_genai.chat_models import ChatGoogleGenerativeAIError
+
+        return (APIError, ChatGoogleGenerativeAIError, httpx.HTTPError)
+    return ()
 
 
 def choices(task: Task) -> str:
