@@ -166,7 +166,7 @@ def extents(spec: dict[str, Any], dims: dict[str, int]) -> list[int]:
 
 
 def time_workload(bench: Bench, name: str, baseline: str, options: argparse.Namespace) -> tuple[float, float]:
-    """Median microseconds of the candidate and of its baseline, on as many fresh inputs as there are rounds."""
+    """Microseconds of the candidate and of its baseline, in the median ratio of all rounds; each on fresh inputs."""
     import torch
 
     generator = torch.Generator()
@@ -183,7 +183,9 @@ def time_workload(bench: Bench, name: str, baseline: str, options: argparse.Name
         fault = "" if index % CHECK_EVERY else bench.fault(inputs, dims)
         if fault:
             sys.exit(f"{name}: wrong result: {fault}")
-    return statistics.median(ours[WARM_UP:]), statistics.median(theirs[WARM_UP:])
+    ratio = statistics.median(their / our for our, their in zip(ours[WARM_UP:], theirs[WARM_UP:], strict=True))
+    baseline_us = statistics.median(theirs[WARM_UP:])
+    return baseline_us / ratio, baseline_us
 
 
 def build(source: Path, march: str, folder: str) -> Path:
@@ -224,7 +226,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--task-folder", type=Path, required=True)
     parser.add_argument("--march", help="default: the one in result.json")
     parser.add_argument("--threads", type=int, help="default: the number in result.json")
-    parser.add_argument("--rounds", type=int, default=40, help="timed calls per side and workload (40)")
+    parser.add_argument("--rounds", type=int, default=100, help="timed calls per side and workload (100)")
     parser.add_argument("--pause-ms", type=float, default=20.0, help="quiet time before every timed call (20)")
     parser.add_argument("--limit", type=float, default=5.0, help="largest difference of J, in percent (5)")
     return parser.parse_args()
