@@ -57,7 +57,7 @@ class CompressedSerializer(SerializerProtocol):
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """The type tag, prefixed with "z:", and the compressed bytes."""
         kind, data = self._inner.dumps_typed(obj)
-        return (f"z:{kind}", zlib.compress(data, 3)) if len(data) > 200 else (kind, data)
+        return (f"z:{kind}", zlib.compress(data, 1)) if len(data) > 200 else (kind, data)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """The object of `dumps_typed`; uncompressed data is read too."""

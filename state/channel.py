@@ -35,15 +35,15 @@ class TreeChannel:
 
     def write(self, tree: SearchTree) -> SearchState:
         """The change of the tree's channels."""
-        nodes: list[dict[str, Any]] = []
-        digests: list[str] = []
-        for index, node in enumerate(tree.nodes):
-            if index < len(self._nodes) and node is self._nodes[index]:
-                nodes.append(self._plain["nodes"][index])
-                digests.append(self._digests[index])
-            else:
-                nodes.append(node.model_dump(mode="json"))
-                digests.append(digest(nodes[-1]))
+        count = len(tree.nodes)
+        blank = [None] * max(0, count - len(self._nodes))
+        nodes: list[Any] = [*self._plain.get("nodes", [])[:count], *blank]
+        digests: list[Any] = [*self._digests[:count], *blank]
+        known = (*self._nodes[:count], *blank)
+        changed = [i for i, (node, before) in enumerate(zip(tree.nodes, known, strict=True)) if node is not before]
+        for index in changed:
+            nodes[index] = tree.nodes[index].model_dump(mode="json")
+            digests[index] = digest(nodes[index])
         self._nodes, self._digests = tree.nodes, digests
         self._plain, self._digest = {"nodes": nodes}, _combined(digests)
         return {"tree": self._plain, "tree_digest": self._digest}

@@ -64,7 +64,7 @@ def open_database(path: Path) -> Database:
 
 def packed(text: str) -> bytes:
     """The text, compressed with zlib."""
-    return zlib.compress(text.encode(), 6)
+    return zlib.compress(text.encode(), 3)
 
 
 def unpacked(data: bytes) -> str:
