@@ -323,7 +323,7 @@ def test_edits_are_approved_by_typing(place: Place) -> None:
 
 
 def test_edits_are_approved_by_scripts_and_a_stale_answer_changes_nothing(place: Place) -> None:
-    assert place("run", "rows", *QUICK, "--approve", "edits").returncode == 75
+    assert place("run", "rows", *QUICK, "--budget", "12", "--approve", "edits").returncode == 75
     request = place.json("approve", "last")
     assert request["kind"] == "approval" and len(request["action_requests"]) == 3
     before = place.json("show", "last")
@@ -349,7 +349,7 @@ def test_edits_are_approved_by_scripts_and_a_stale_answer_changes_nothing(place:
 
 
 def test_only_prunes_wait_under_that_policy(place: Place) -> None:
-    waits = place("run", "rows", *QUICK, "--approve", "prunes")
+    waits = place("run", "rows", *QUICK, "--budget", "12", "--approve", "prunes")
     assert waits.returncode == 75 and "1 tree edit waits" in waits.stderr
     request = place.json("approve", "last")
     assert [action["name"] for action in request["action_requests"]] == ["prune"]
@@ -361,7 +361,7 @@ def test_only_prunes_wait_under_that_policy(place: Place) -> None:
 
 
 def test_a_person_changes_the_tree_of_a_waiting_run(place: Place) -> None:
-    assert place("run", "rows", *QUICK, "--approve", "prunes").returncode == 75
+    assert place("run", "rows", *QUICK, "--budget", "12", "--approve", "prunes").returncode == 75
     refused(place("edit", "last", '{"kind": "update"}'), "node: Field required")
     refused(place("edit", "last", "no json"), "Invalid JSON")
     inserted = {"kind": "insert", "parent": "n0", "title": "A person's idea", "priority": 0.01}

@@ -197,7 +197,11 @@ def test_the_first_input_of_later_calls_counts_too(evaluator: CpuEvaluator) -> N
         (f"{CALL_RIGHT} const_cast<float *>(s)[m - 1] += 1;", "mutated_input", "'s'"),
         (f"{CALL_RIGHT} volatile float *end = y + m * n; *end = 0;", "out_of_bounds_write", "after the end of 'y'"),
         (f"{CALL_RIGHT} volatile float *low = y - 3; *low = 0;", "out_of_bounds_write", "before the start of 'y'"),
-        (f"{CALL_RIGHT} if (!fork()) {{ setsid(); if (fork()) _exit(0); for (;;) pause(); }}", "left_process", "1"),
+        (
+            f"{CALL_RIGHT} if (!fork()) {{ setsid(); if (fork()) _exit(0); for (;;) pause(); }}",
+            "left_process",
+            "process",
+        ),
         (f"{CALL_RIGHT} if (!fork()) for (;;) pause();", "left_process", "1 process"),
         (f"{CALL_RIGHT} if (!fork()) return;", "left_process", "1 process"),
     ],
