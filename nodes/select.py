@@ -28,7 +28,7 @@ def select(state: SearchState, services: Services) -> SearchState:
     node = argmax_v(applied.tree)
     if node is None:
         dry = state["dry"] + 1
-        reason = why_stopped({**state, "dry": state["dry"]}, services.settings) if dry > DRY_LIMIT else None
+        reason = why_stopped(state, services.settings) if dry > DRY_LIMIT else None
         return {**changes, "dry": dry, "stop_reason": reason}
     source = applied.tree.source_of(node.id)
     action = Action(
