@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
 
 from graph.services import LiveServices
 from nodes.approve import approve
@@ -15,26 +16,48 @@ from nodes.instantiate import instantiate
 from nodes.select import select
 from nodes.services import ServicesFactory
 from nodes.step import step
-from state.search import Action, SearchState, budget_left
+from state.search import Action, SearchState, Spending, budget_left
 from state.settings import RunInput, Settings
 
 RECURSION_LIMIT = 1_000_000
 """Super-steps; the budget and the breakers end a run long before."""
 
 
-def after_initialize(state: SearchState) -> Literal["initialize", "approve"]:
+class Waiting(TypedDict, total=False):
+    """The channels that send a node back to itself. A router reads no more channels than it names."""
+
+    parked: dict[str, Any] | None
+    repair: dict[str, Any] | None
+
+
+class Chosen(TypedDict, total=False):
+    """The channels that say what `select` decided."""
+
+    action: dict[str, Any] | None
+    stop_reason: str | None
+
+
+class Refined(Spending, total=False):
+    """The channels that the refine loop hangs on."""
+
+    parked: dict[str, Any] | None
+    action: dict[str, Any] | None
+    settings: dict[str, Any]
+
+
+def after_initialize(state: Waiting) -> Literal["initialize", "approve"]:
     """Again while the evaluator is away or a reply needs repair."""
     return "initialize" if state["parked"] or state["repair"] else "approve"
 
 
-def after_select(state: SearchState) -> Literal["instantiate", "co_evolve", "finish"]:
+def after_select(state: Chosen) -> Literal["instantiate", "co_evolve", "finish"]:
     """Refine the action; or ask for new intents; or end."""
     if state["stop_reason"] is not None:
         return "finish"
     return "co_evolve" if state["action"] is None else "instantiate"
 
 
-def after_instantiate(state: SearchState) -> Literal["instantiate", "co_evolve"]:
+def after_instantiate(state: Refined) -> Literal["instantiate", "co_evolve"]:
     """The refine loop: until n reaches K or the budget ends."""
     if state["parked"]:
         return "instantiate"
@@ -43,12 +66,12 @@ def after_instantiate(state: SearchState) -> Literal["instantiate", "co_evolve"]
     return "co_evolve" if stagnant or not budget_left(state, settings) else "instantiate"
 
 
-def after_co_evolve(state: SearchState) -> Literal["co_evolve", "approve"]:
+def after_co_evolve(state: Waiting) -> Literal["co_evolve", "approve"]:
     """Again while a reply needs repair."""
     return "co_evolve" if state["repair"] else "approve"
 
 
-def after_finish(state: SearchState) -> Literal["finish", "__end__"]:
+def after_finish(state: Waiting) -> Literal["finish", "__end__"]:
     """Again while the evaluator is away."""
     return "finish" if state["parked"] else "__end__"
 

@@ -6,13 +6,13 @@ import asyncio
 import os
 import sqlite3
 import threading
-import zlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
+import zstandard
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
@@ -49,7 +49,7 @@ class StaleCheckpoint(RuntimeError):
 
 
 class CompressedSerializer(SerializerProtocol):
-    """LangGraph's serializer with zlib around it; no class of ours is ever in a checkpoint."""
+    """LangGraph's serializer with Zstandard around it; no class of ours is ever in a checkpoint."""
 
     def __init__(self) -> None:
         self._inner = JsonPlusSerializer(allowed_msgpack_modules=[])
@@ -57,12 +57,12 @@ class CompressedSerializer(SerializerProtocol):
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """The type tag, prefixed with "z:", and the compressed bytes."""
         kind, data = self._inner.dumps_typed(obj)
-        return (f"z:{kind}", zlib.compress(data, 1)) if len(data) > 200 else (kind, data)
+        return (f"z:{kind}", zstandard.compress(data, 1)) if len(data) > 200 else (kind, data)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """The object of `dumps_typed`; uncompressed data is read too."""
         kind, raw = data
-        return self._inner.loads_typed((kind[2:], zlib.decompress(raw)) if kind[:2] == "z:" else data)
+        return self._inner.loads_typed((kind[2:], zstandard.decompress(raw)) if kind[:2] == "z:" else data)
 
 
 class Saver(SqliteSaver):

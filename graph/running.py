@@ -176,7 +176,7 @@ class Runs:
         snapshot = self.snapshot(run)
         state: SearchState = snapshot.values  # type: ignore[assignment]
         if "tree" in state:
-            record(state, self.archive)
+            record(state, Settings.model_validate(state["settings"]), self.archive)
         if not snapshot.next:
             return Ended("done", state)
         if snapshot.interrupts:

@@ -27,5 +27,5 @@ def finish(state: SearchState, services: Services) -> SearchState:
             "gap": held_out / best.score - 1 if isinstance(verdict, Passed) else None,
         }
     changes: SearchState = {"status": "done", "result": result, "parked": None}
-    record({**state, **changes}, services.archive)
+    record({**state, **changes}, services.settings, services.archive)
     return changes

@@ -17,12 +17,12 @@ def announce(run: str, settings: Settings, archive: Archive) -> None:
     )
 
 
-def record(state: SearchState, archive: Archive) -> None:
+def record(state: SearchState, settings: Settings, archive: Archive) -> None:
     """The state's events and its line in the list of runs are in the archive; doing so again changes nothing."""
     start = state["event_count"] - len(state["log"])
     best = None if state["best"] is None else Best.model_validate(state["best"])
     summary = {
-        **_choices(Settings.model_validate(state["settings"])),
+        **_choices(settings),
         "status": state["status"],
         "evaluations": state["evaluations"],
         "attempts": state["attempts"],

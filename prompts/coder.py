@@ -83,7 +83,7 @@ def parse_program(reply: str, task: Task, language: Language) -> Program | Unusa
     if not blocks:
         return Unusable("the reply has no fenced code block")
     complete = [block.text for block in blocks if block.closed]
-    fitting = [code for code in complete if re.search(rf"\bvoid\s+{task.entry_point}\s*\(", code)]
+    fitting = [code for code in complete if re.search(rf"void\s+{task.entry_point}\s*\(", code)]
     if fitting:
         return Program(language=language, source=fitting[-1])
     if not complete:

@@ -21,6 +21,8 @@ from state.program import Program
 from state.verdict import VERDICT, Passed, Verdict
 
 Clock = Callable[[], float]
+_REMEMBERED = 16
+"""Programs kept in memory: an intent shows its coder the same few again and again."""
 
 
 class Archive:
@@ -32,6 +34,7 @@ class Archive:
         self._clock = clock
         self._lock = threading.RLock()
         self._db = open_database(path)
+        self._programs: dict[str, Program] = {}
 
     def close(self) -> None:
         """The connection is closed; everything was committed as it happened."""
@@ -117,14 +120,23 @@ class Archive:
             "INSERT OR IGNORE INTO programs (id, language, source, created) VALUES (?, ?, ?, datetime('now'))",
             [program.id, program.language, packed(program.source)],
         )
-        return program.id
+        return self._remember(program).id
 
     def program(self, program_id: str) -> Program:
         """The program of this id; KeyError when there is none."""
-        row = self._one("SELECT language, source FROM programs WHERE id = ?", [program_id])
-        if row is None:
-            raise KeyError(program_id)
-        return Program(language=row[0], source=unpacked(row[1]))
+        found = self._programs.get(program_id)
+        if found is None:
+            row = self._one("SELECT language, source FROM programs WHERE id = ?", [program_id])
+            if row is None:
+                raise KeyError(program_id)
+            found = self._remember(Program(language=row[0], source=unpacked(row[1])))
+        return found
+
+    def _remember(self, program: Program) -> Program:
+        self._programs[program.id] = program
+        if len(self._programs) > _REMEMBERED:
+            self._programs.pop(next(iter(self._programs)), None)
+        return program
 
     def record(self, run: str, branch: str, start: int, events: list[dict[str, Any]]) -> None:
         """These events are in the log from position `start` on; recording them again changes nothing."""
@@ -250,6 +262,8 @@ class Archive:
             time.sleep(0.002)
 
     def _parent(self, run: str, branch: str) -> tuple[str, int] | None:
+        if branch == "main":
+            return None
         row = self._one("SELECT parent, at FROM branches WHERE run = ? AND branch = ?", [run, branch])
         return None if row is None else (row[0], row[1])
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-import zlib
 from pathlib import Path
 
+import zstandard
 from sqlite_utils import Database
 
 from state.schema import MIGRATIONS
@@ -63,10 +63,10 @@ def open_database(path: Path) -> Database:
 
 
 def packed(text: str) -> bytes:
-    """The text, compressed with zlib."""
-    return zlib.compress(text.encode(), 3)
+    """The text, compressed with Zstandard."""
+    return zstandard.compress(text.encode())
 
 
 def unpacked(data: bytes) -> str:
     """The text of `packed`."""
-    return zlib.decompress(data).decode()
+    return zstandard.decompress(data).decode()

@@ -58,8 +58,11 @@ class Lease:
             return True
 
     def _take(self) -> int:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            file = self._open()
+        except FileNotFoundError:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = self._open()
         if not _locked(file):
             owner = os.read(file, 64).decode(errors="replace").strip()
             os.close(file)
@@ -69,6 +72,9 @@ class Lease:
             )
         os.pwrite(file, f"pid {os.getpid()}".ljust(32).encode(), 0)
         return file
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _locked(file: int) -> bool:

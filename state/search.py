@@ -77,6 +77,14 @@ class SearchState(TypedDict, total=False):
     stop_reason: str | None
 
 
+class Spending(TypedDict, total=False):
+    """The channels of SearchState that say how much of the budget is left."""
+
+    evaluations: int
+    elapsed_s: float
+    idle: int
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -179,7 +187,7 @@ def improves(score: float, noise: float, best: tuple[float, float] | None, minim
     return score > best[0] * (1 + max(minimum, 2 * math.hypot(noise, best[1])))
 
 
-def budget_left(state: SearchState, settings: Settings) -> bool:
+def budget_left(state: Spending, settings: Settings) -> bool:
     """Whether another attempt may be made: verdicts and minutes are left, and attempts still cost some."""
     minutes = state["elapsed_s"] / 60
     return (

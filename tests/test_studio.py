@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import threading
-import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,7 +20,7 @@ from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
 from small_runs import BIN, KSEARCH, environment, ksearch, small_task, until
 
-from state.database import connect
+from state.database import connect, unpacked
 from state.lease import Lease
 from tasks import lock
 
@@ -193,7 +192,7 @@ def prompts(database: Path, run: str) -> list[str]:
         rows = connection.execute(
             "SELECT variables FROM model_calls WHERE run = ? AND role = 'world_model' ORDER BY ordinal", [run]
         ).fetchall()
-    return [zlib.decompress(row[0]).decode() for row in rows]
+    return [unpacked(row[0]) for row in rows]
 
 
 def check_form(client: SyncLangGraphClient) -> None:
