@@ -37,6 +37,10 @@ class Receipt(_Frozen):
     """How time was taken, in one sentence."""
     rounds: int = 0
     """Interleaved timing rounds per workload."""
+    isolation: tuple[str, ...] = ()
+    """What kept the program's process apart from everything else, in words."""
+    resources: str = ""
+    """What the compiler reported of each kernel: registers, spills, shared memory."""
     checks: tuple[str, ...] = ()
     """The checks that ran and passed, by name."""
     compile_s: float = 0.0
@@ -94,7 +98,7 @@ class Crashed(_Verdict):
 
     kind: Literal["crashed"] = "crashed"
     signal: str
-    """Signal name (SIGSEGV, SIGILL, ...), "exit" or "out_of_memory"."""
+    """Signal name (SIGSEGV, SIGILL, ...), "exit", "exception", "device_error" or "out_of_memory"."""
     message: str
 
 
@@ -120,7 +124,10 @@ class Rejected(_Verdict):
     """The program broke the rules of the measurement, whatever it computed."""
 
     kind: Literal["rejected"] = "rejected"
-    reason: Literal["mutated_input", "out_of_bounds_write", "left_process", "clock_mismatch"]
+    reason: Literal[
+        "mutated_input", "out_of_bounds_write", "left_process", "clock_mismatch", "unfinished_work",
+        "impossible_time", "slows_baseline",
+    ]  # fmt: skip
     message: str
 
 

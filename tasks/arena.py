@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from tasks.memory import shared_memory
 from tasks.problem import Load, Spec, Tensors
 
 GUARD = 16384
@@ -20,6 +21,8 @@ _LIBC.memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Whether two contiguous tensors of one shape and dtype hold the same bits."""
+    if left.is_cuda:
+        return bool(torch.equal(left.reshape(-1).view(torch.uint8), right.reshape(-1).view(torch.uint8)))
     size = left.numel() * left.element_size()
     return int(_LIBC.memcmp(left.data_ptr(), right.data_ptr(), size)) == 0
 
@@ -35,28 +38,40 @@ class Breach:
 
 
 class Arena:
-    """One shared mapping that holds any one of the workloads at a time."""
+    """One shared block of memory that holds any one of the workloads at a time."""
 
-    def __init__(self, loads: list[Load]) -> None:
+    def __init__(self, loads: list[Load], kind: str) -> None:
+        """On the device of a kind, "cpu" or "cuda"."""
         self.offsets = {load.name: _offsets(load) for load in loads}
         self.size = max(_end(load, self.offsets[load.name]) for load in loads)
-        self.fd = os.memfd_create("ksearch-arena", os.MFD_CLOEXEC)
-        os.ftruncate(self.fd, self.size)
-        self._map = mmap.mmap(self.fd, self.size)
-        self._bytes = torch.frombuffer(self._map, dtype=torch.uint8)
-        self._canary = torch.randint(0, 256, (GUARD + ALIGNMENT,), dtype=torch.uint8)
-        self._poison = {(load.name, spec.name): _poison(spec) for load in loads for spec in load.outputs}
+        self._memory = shared_memory(kind, self.size)
+        self._bytes = self._memory.bytes
+        self._canary = torch.randint(0, 256, (GUARD + ALIGNMENT,), dtype=torch.uint8).to(kind)
+        self._poison = {(load.name, spec.name): _poison(spec).to(kind) for load in loads for spec in load.outputs}
+
+    @property
+    def host_bytes(self) -> int:
+        """How much of a process's memory the block is; none when it lies on a device."""
+        return self.size if self.fds else 0
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """Descriptors that the candidate's process must inherit."""
+        return self._memory.fds
+
+    def grant(self) -> dict[str, Any]:
+        """What the candidate must be told to map the block."""
+        return self._memory.grant()
 
     def write(self, load: Load, inputs: Tensors) -> None:
         """The inputs are in place, outputs hold poison, and guards their canaries. No OpenMP thread is woken."""
         offsets = self.offsets[load.name]
         for start, end in self._guards(load):
-            ctypes.memmove(self._address(start), self._canary.data_ptr(), end - start)
+            self._memory.fill(start, self._canary[: end - start])
         for spec in load.inputs:
-            ctypes.memmove(self._address(offsets[spec.name]), inputs[spec.name].data_ptr(), spec.nbytes)
+            self._memory.fill(offsets[spec.name], inputs[spec.name])
         for spec in load.outputs:
-            pattern = self._poison[load.name, spec.name]
-            ctypes.memmove(self._address(offsets[spec.name]), pattern.data_ptr(), spec.nbytes)
+            self._memory.fill(offsets[spec.name], self._poison[load.name, spec.name])
 
     def outputs(self, load: Load) -> Tensors:
         """Views of the output tensors as they are now."""
@@ -87,8 +102,9 @@ class Arena:
         return None
 
     def close(self) -> None:
-        """The descriptor is closed; the mapping lives as long as the views of it."""
-        os.close(self.fd)
+        """The memory is given back."""
+        del self._bytes
+        self._memory.close()
 
     def _nearest(self, load: Load, changed: torch.Tensor) -> Breach:
         first, last = int(changed[0]), int(changed[-1])
@@ -114,9 +130,6 @@ class Arena:
     def _view(self, load: Load, spec: Spec) -> torch.Tensor:
         start = self.offsets[load.name][spec.name]
         return self._bytes[start : start + spec.nbytes].view(spec.dtype).view(spec.shape)
-
-    def _address(self, offset: int) -> int:
-        return self._bytes.data_ptr() + offset
 
 
 def _offsets(load: Load) -> dict[str, int]:

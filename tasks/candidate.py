@@ -1,7 +1,7 @@
 """The candidate's own process: loads one shared object and calls it on command.
 
-Run as a script by a bare interpreter (-I -S); imports nothing of the project and little of the standard
-library. Its arguments are the control socket and the process that must stay its parent.
+Run as a script by a bare interpreter (-I -S), inside the enclosure; imports nothing of the project and little of the
+standard library. Its argument is the control socket.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import mmap
 import os
 import resource
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -19,18 +18,15 @@ from typing import Any
 
 AWAKEN = b"awaken"
 """The request, and its answer, that comes right before a timed call."""
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
     """Serves until the control socket is closed or the shared object ends the process."""
-    control, parent = int(sys.argv[1]), int(sys.argv[2])
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        return
-    setup = json.loads(os.read(control, 1 << 17))
-    arena = mmap.mmap(setup["arena"], setup["size"])
-    touched = sum(arena[offset] for offset in range(0, setup["size"], mmap.PAGESIZE))
+    control = int(sys.argv[1])
+    setup = json.loads(os.read(control, 1 << 18))
+    size = setup["arena"]["size"]
+    arena = mmap.mmap(setup["arena"]["fd"], size)
+    touched = sum(arena[offset] for offset in range(0, size, mmap.PAGESIZE))
     _limit(setup)
     base = ctypes.addressof(ctypes.c_char.from_buffer(arena))
     calls = [_arguments(base, call) for call in setup["calls"]]

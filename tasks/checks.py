@@ -8,7 +8,7 @@ import torch
 
 from tasks.arena import Arena
 from tasks.problem import Load, Spec, Tensors
-from tasks.runner import Fault
+from tasks.fault import Fault
 
 _SHOWN = 4
 

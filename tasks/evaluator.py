@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -47,6 +48,9 @@ class Evaluator(Protocol):
 
     def use_baseline(self, timings: tuple[BaselineTiming, ...]) -> None:
         """Later evaluations measure against the strongest formulation per workload of these timings."""
+
+    def prepare(self, programs: Sequence[Program]) -> None:
+        """These programs are the next to be evaluated: what can be done for all of them at once is done."""
 
     def evaluate(self, program: Program) -> Verdict:
         """One ordinary evaluation: compile, check every workload, time it against the baseline.

@@ -27,6 +27,11 @@ def hide_memory() -> None:
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+def show_memory() -> None:
+    """The opposite of `hide_memory`: /proc/self belongs to this process's user again."""
+    _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
 def _stat(pid: int) -> tuple[str, int] | None:
     """State letter and parent of a process; None when it is gone."""
     try:

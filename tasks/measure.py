@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from tasks.arena import Arena
 from tasks.checks import Tolerance, close, compare, inspect
-from tasks.isolation import wait_until_quiet
+from tasks.fault import Fault
+from tasks.launcher import Launcher
 from tasks.problem import Load, Problem, Tensors
 from tasks.race import new_seed, race, timed, warm
-from tasks.runner import Call, Fault, Runner
-from tasks.timing import Estimate, Pair, believed, drift, estimate, grossly_short, score_noise
+from tasks.runner import Call, Runner
+from tasks.timing import score_noise
+from tasks.tool import Build
+from tasks.track import Track
 
 _MIN_ROUNDS = 3
-_QUIET_S = 0.1
-"""Seconds to wait at most until this process's OpenMP threads have stopped spinning."""
+_SURE_ROUNDS = 12
+"""Rounds after which a track may end because it is sure enough."""
+_BARE_EVERY = 4
 _SLOW_US = 100_000.0
 """A candidate faster than this makes a second call before any timing, which is compared with the reference too."""
 _DRIFT = 0.25
@@ -27,14 +31,13 @@ _RETRY_BUDGETS = 3.0
 """No retry begins after this many budgets have been used up."""
 _CHECKS = ("outputs against reference", "outputs of every timed call", "unwritten outputs", "NaN", "inputs unchanged",
            "guard zones", "no process left", "clocks agree")  # fmt: skip
+_GPU_CHECKS = ("no work left on the device", "roofline floor", "device health")
 
 
 @dataclass(frozen=True)
 class Plan:
     """What an evaluation is to do."""
 
-    library: str
-    folder: str
     workloads: list[str]
     strongest: dict[str, str]
     """Formulation to measure against, per workload; a workload without one is raced first."""
@@ -42,28 +45,8 @@ class Plan:
     rounds: int
     budget_s: float
     """Seconds for timing rounds beyond the least number of them."""
-
-
-@dataclass
-class _Track:
-    """What is known of one workload so far."""
-
-    load: Load
-    formulation: str = ""
-    stored_us: float = 0.0
-    pairs: list[Pair] = field(default_factory=list)
-    short: int = 0
-    """Timed calls in which the candidate's clock fell grossly short of the wall clock."""
-    rounds: int = 0
-    earlier: Tensors = field(default_factory=dict)
-    """Inputs of the call before."""
-    previous: Tensors = field(default_factory=dict)
-    """Expected outputs of the call before."""
-    best: Estimate | None = None
-
-    def drift(self) -> float:
-        assert self.best is not None
-        return drift(self.best.baseline_us, self.stored_us)
+    sure: float = 0.0
+    """Relative standard error of a workload's ratio at which its rounds may end early."""
 
 
 class Measurement:
@@ -72,19 +55,20 @@ class Measurement:
     def __init__(self, problem: Problem, plan: Plan, warmed: set[tuple[str, str]]) -> None:
         self.seeds: list[int] = []
         self._problem = problem
+        self._device = problem.device
         self._plan = plan
         self._warmed = warmed
         self._tolerance = Tolerance(problem.atol, problem.rtol)
-        self._tracks = [_Track(problem.loads[name]) for name in plan.workloads]
+        self._tracks = [Track(problem.loads[name]) for name in plan.workloads]
         self._raced: list[dict[str, Any]] = []
         self._race_s = 0.0
 
-    def run(self) -> dict[str, Any]:
+    def run(self, build: Build, launcher: Launcher) -> dict[str, Any]:
         """The plain verdict, with seeds, rounds and checks; no process is left. ProblemError passes through."""
-        self._arena = Arena(list(self._problem.loads.values()))
-        self._runner = Runner(self._problem, self._arena, self._plan.folder)
+        self._arena = Arena([track.load for track in self._tracks], self._device.kind)
+        self._runner = Runner(self._problem, self._arena, launcher)
         try:
-            self._runner.load(self._plan.library)
+            self._runner.load(build)
             calls = [self._check(track) for track in self._tracks]
             if calls[0].wall_us < _SLOW_US:
                 self._check(self._tracks[0])
@@ -96,16 +80,18 @@ class Measurement:
             self._runner.close()
             self._arena.close()
         passed = verdict["kind"] == "passed"
+        checks = [*_CHECKS, *(_GPU_CHECKS if self._device.kind == "cuda" else ())]
         return {
             "verdict": verdict,
             "seeds": self.seeds,
             "rounds": min(track.best.rounds if track.best else 0 for track in self._tracks),
-            "checks": list(_CHECKS) if passed else [],
+            "checks": checks if passed else [],
             "raced": self._raced,
             "race_s": self._race_s,
+            "isolation": list(self._runner.enclosure),
         }
 
-    def _check(self, track: _Track) -> Call:
+    def _check(self, track: Track) -> Call:
         """One call on a workload agrees with the reference."""
         inputs = self._inputs(track.load)
         call = self._call(track, inputs)
@@ -134,33 +120,30 @@ class Measurement:
         self.seeds.append(new_seed())
         return self._problem.inputs(load, self.seeds[-1])
 
-    def _call(self, track: _Track, inputs: Tensors) -> Call:
+    def _call(self, track: Track, inputs: Tensors, cold: bool = True) -> Call:
         """One call of the candidate on these inputs; guards and inputs are intact."""
         self._arena.write(track.load, inputs)
-        wait_until_quiet(_QUIET_S)
-        call = self._runner.call(track.load.name)
+        self._device.settle()
+        sleep_us = self._device.sleep_us(track.host_us) if cold else 0.0
+        call = self._runner.call(track.load.name, sleep_us, cold)
+        track.host_us = call.host_us
         inspect(self._arena, track.load, inputs)
         return call
 
-    def _warm_call(self, track: _Track, inputs: Tensors) -> Call:
+    def _warm_call(self, track: Track, inputs: Tensors, cold: bool = True) -> Call:
         """One call right after an untimed one on the inputs of the round before."""
         self._arena.write(track.load, track.earlier)
-        wait_until_quiet(_QUIET_S)
-        self._runner.call(track.load.name)
-        return self._call(track, inputs)
+        self._device.settle()
+        self._runner.call(track.load.name, self._device.sleep_us(track.host_us), cold)
+        return self._call(track, inputs, cold)
 
-    def _baseline(self, track: _Track, inputs: Tensors) -> tuple[float, Tensors]:
+    def _baseline(self, track: Track, inputs: Tensors) -> tuple[float, Tensors]:
         """As `_warm_call`, of the baseline; also what it returned."""
         timed(self._problem, track.formulation, track.earlier)
         latency_us, result = timed(self._problem, track.formulation, inputs)
         return latency_us, self._problem.named(track.formulation, track.load, result)
 
-    def _note(self, track: _Track, call: Call, baseline_us: float) -> None:
-        track.pairs.append(Pair(believed(call.own_us, call.wall_us), baseline_us))
-        track.short += grossly_short(call.own_us, call.wall_us)
-        track.rounds += 1
-
-    def _round(self, track: _Track) -> None:
+    def _round(self, track: Track) -> None:
         """One call on each side on the same fresh inputs, in alternating order; outputs are compared."""
         inputs = self._inputs(track.load)
         if track.rounds % 2:
@@ -171,9 +154,19 @@ class Measurement:
             baseline_us, expected = self._baseline(track, inputs)
         self._compare(track, expected, self._tolerance.doubled())
         track.earlier, track.previous = inputs, expected
-        self._note(track, call, baseline_us)
+        track.note(call, baseline_us, self._device.kind)
+        if self._device.kind == "cuda" and track.rounds % _BARE_EVERY == 1:
+            self._bare_round(track)
 
-    def _compare(self, track: _Track, expected: Tensors, tolerance: Tolerance) -> None:
+    def _bare_round(self, track: Track) -> None:
+        """A call that nothing of the harness's own hides: what its process claims must agree with the wall clock."""
+        inputs = self._inputs(track.load)
+        track.bare.append(self._warm_call(track, inputs, cold=False))
+        expected = self._problem.reference(track.load, inputs)
+        self._compare(track, expected, self._tolerance)
+        track.earlier, track.previous = inputs, expected
+
+    def _compare(self, track: Track, expected: Tensors, tolerance: Tolerance) -> None:
         if not track.previous:
             compare(self._arena, track.load, expected, tolerance, "first call on this workload")
             return
@@ -188,19 +181,24 @@ class Measurement:
                 )
             raise
 
-    def _rounds(self, tracks: list[_Track]) -> None:
+    def _rounds(self, tracks: list[Track]) -> None:
         """Enough rounds of each workload, interleaved: as many as fit into the budget, at least three."""
         deadline = time.monotonic() + self._plan.budget_s
         for track in tracks:
             if track.rounds > 1:
                 track.pairs.clear()
-        while min(len(track.pairs) for track in tracks) < self._plan.rounds:
-            enough = min(len(track.pairs) for track in tracks) >= _MIN_ROUNDS
-            if enough and time.monotonic() > deadline:
-                return
-            for track in tracks:
-                if not (time.monotonic() > deadline and len(track.pairs) >= _MIN_ROUNDS):
-                    self._round(track)
+        pending = list(tracks)
+        while pending:
+            for track in pending:
+                self._round(track)
+            late = time.monotonic() > deadline
+            pending = [track for track in pending if not self._done(track, late)]
+
+    def _done(self, track: Track, late: bool) -> bool:
+        count = len(track.pairs)
+        if late:
+            return count >= _MIN_ROUNDS
+        return count >= self._plan.rounds or (count >= _SURE_ROUNDS and track.sure(self._plan.sure))
 
     def _timed_verdict(self) -> dict[str, Any]:
         pending = self._tracks
@@ -208,18 +206,29 @@ class Measurement:
         for _ in range(1 + _RETRIES):
             self._rounds(pending)
             for track in pending:
-                _keep_steadier(track)
+                track.keep_steadier()
             pending = [track for track in pending if track.drift() > _DRIFT]
             if not pending or time.monotonic() > enough:
                 break
         for track in self._tracks:
-            if track.short == track.rounds:
-                raise Fault(
-                    kind="rejected", reason="clock_mismatch",
-                    message=f"the time that the program's process reported on workload {track.load.name!r} is less "
-                    "than half of the wall-clock time in every round",
-                )  # fmt: skip
+            track.examine(self._device)
+        self._look_for_slowing(pending)
         return self._passed({track.load.name for track in pending})
+
+    def _look_for_slowing(self, drifted: list[Track]) -> None:
+        """On a GPU a baseline that is fast again once the program is dead was slowed by it: Fault."""
+        if self._device.kind != "cuda" or not drifted:
+            return
+        self._runner.close()
+        for track in drifted:
+            assert track.best is not None
+            alone = min(self._baseline(track, track.earlier)[0] for _ in range(_MIN_ROUNDS))
+            if track.best.baseline_us > (1 + _DRIFT) * alone:
+                raise Fault(
+                    kind="rejected", reason="slows_baseline",
+                    message=f"on workload {track.load.name!r} the baseline takes {track.best.baseline_us:.0f} us beside "
+                    f"the program and {alone:.0f} us once its process is dead: it left work running on the device",
+                )  # fmt: skip
 
     def _passed(self, drifted: set[str]) -> dict[str, Any]:
         timings: list[dict[str, Any]] = []
@@ -237,15 +246,9 @@ class Measurement:
         return {"kind": "passed", "timings": timings, "noise": noise, "drifted": bool(drifted)}
 
 
-def _keep_steadier(track: _Track) -> None:
-    """Of this attempt's estimate and the earlier one, the one whose baseline is nearer to the stored latency."""
-    earlier, fresh = track.best, estimate(track.pairs)
-    track.best = fresh
-    if earlier is not None and drift(earlier.baseline_us, track.stored_us) < track.drift():
-        track.best = earlier
-
-
-def measure(problem: Problem, request: dict[str, Any], warmed: set[tuple[str, str]]) -> dict[str, Any]:
-    """The reply to an evaluation request."""
+def measure(
+    problem: Problem, plan: Plan, build: Build, launcher: Launcher, warmed: set[tuple[str, str]]
+) -> dict[str, Any]:
+    """The plain verdict on a build, and what its receipt needs."""
     with torch.inference_mode():
-        return Measurement(problem, Plan(**request), warmed).run()
+        return Measurement(problem, plan, warmed).run(build, launcher)

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from tasks.device import Device
+
 Tensors = dict[str, torch.Tensor]
 
 
@@ -27,6 +29,8 @@ class Spec:
     name: str
     dtype: torch.dtype
     shape: tuple[int, ...]
+    partial: bool = False
+    """Not every element of it need be read."""
 
     @property
     def nbytes(self) -> int:
@@ -45,12 +49,25 @@ class Load:
     dims: dict[str, int]
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
+    operations: float = 0.0
+    """Arithmetic operations of a call; 0 when the task does not say."""
+
+    @property
+    def least_read(self) -> int:
+        """Bytes of input that every right program must read."""
+        return sum(spec.nbytes for spec in self.inputs if not spec.partial)
+
+    @property
+    def written(self) -> int:
+        """Bytes of output."""
+        return sum(spec.nbytes for spec in self.outputs)
 
 
 class Problem:
-    """The functions of reference.py under the promises of task.toml; every call is checked."""
+    """The functions of reference.py under the promises of task.toml, on one device; every call is checked."""
 
-    def __init__(self, data: dict[str, Any]) -> None:
+    def __init__(self, data: dict[str, Any], device: Device) -> None:
+        self.device = device
         self.file = Path(data["reference"])
         self.manifest = Path(data["manifest"])
         self.entry_point: str = data["entry_point"]
@@ -58,14 +75,16 @@ class Problem:
         self.atol: float = data["atol"]
         self.rtol: float = data["rtol"]
         self.call_s: float = data["call_s"]
+        self.compile_s: float = data["compile_s"]
         self.memory_mb: int = data["memory_mb"]
+        self.gpu_memory_mb: int = data["gpu_memory_mb"]
         self.baselines: tuple[str, ...] = tuple(data["baselines"])
         self.loads = {item["name"]: _load(item) for item in data["workloads"]}
         self._module = _import(self.file)
 
     def inputs(self, load: Load, seed: int) -> Tensors:
         """Fresh inputs of a workload, contiguous, as task.toml promises them."""
-        generator = torch.Generator().manual_seed(seed)
+        generator = self.device.generator(seed)
         made = self._call("make_inputs", generator, **load.dims)
         names = [spec.name for spec in load.inputs]
         if not isinstance(made, dict) or sorted(made) != sorted(names):
@@ -73,6 +92,8 @@ class Problem:
         tensors = {}
         for spec in load.inputs:
             self._fits(spec, made[spec.name], "inputs", "make_inputs", load)
+            if made[spec.name].device.type != self.device.kind:
+                raise ProblemError(f"{self.file}: make_inputs: {spec.name} must be made on generator.device")
             tensors[spec.name] = made[spec.name].contiguous()
         return tensors
 
@@ -128,9 +149,11 @@ def _dtype_name(dtype: torch.dtype) -> str:
 
 def _load(item: dict[str, Any]) -> Load:
     def specs(table: str) -> tuple[Spec, ...]:
-        return tuple(Spec(t["name"], getattr(torch, t["dtype"]), tuple(t["shape"])) for t in item[table])
+        return tuple(
+            Spec(t["name"], getattr(torch, t["dtype"]), tuple(t["shape"]), t.get("partial", False)) for t in item[table]
+        )
 
-    return Load(item["name"], item["dims"], specs("inputs"), specs("outputs"))
+    return Load(item["name"], item["dims"], specs("inputs"), specs("outputs"), item.get("operations", 0.0))
 
 
 def _import(file: Path) -> ModuleType:

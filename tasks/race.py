@@ -26,10 +26,7 @@ def new_seed() -> int:
 
 def timed(problem: Problem, function: str, inputs: Tensors) -> tuple[float, Any]:
     """Latency in microseconds of one call of a formulation, and what it returned."""
-    formulation = problem.function(function)
-    began = time.perf_counter_ns()
-    result = formulation(**inputs)
-    return (time.perf_counter_ns() - began) / 1000, result
+    return problem.device.timed(problem.function(function), inputs)
 
 
 def race(problem: Problem, load: Load) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from tasks.channel import Channel, ChannelClosed, Message
 from tasks.evaluator import EvaluatorUnavailable
 from tasks.isolation import end_tree
 from tasks.task import TaskError
+from tasks.tool import ToolMissing
 
 _ROOT = Path(__file__).resolve().parent.parent
 _START_S = 300.0
@@ -20,7 +21,8 @@ _KEPT = {
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "CC", "CXX",
     "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "VIRTUAL_ENV", "SYSTEMROOT",
 }  # fmt: skip
-_KEPT_PREFIXES = ("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "LC_")
+_KEPT_PREFIXES = ("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "LC_", "CUDA_", "NVIDIA_",
+                  "TRITON_")  # fmt: skip
 _REMOVED = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 """Settings that may put idle OpenMP threads to sleep: they would make PyTorch two to four times slower."""
 _SPIN_COUNT = 30_000
@@ -59,11 +61,11 @@ def removed_settings(given: dict[str, str]) -> dict[str, str]:
 class TrustedProcess:
     """A warm worker for one task. Not safe for use by several threads at once."""
 
-    def __init__(self, task: Message, threads: int, folder: Path) -> None:
+    def __init__(self, load: Message, threads: int, folder: Path) -> None:
         self.mark = f"KSEARCH_MARK={secrets.token_hex(8)}"
         self.loaded: Message = {}
         """The worker's answer to being loaded: its versions and environment."""
-        self._task = task
+        self._load = load
         self._threads = threads
         self._folder = folder
         self._log = folder / "trusted.log"
@@ -94,15 +96,15 @@ class TrustedProcess:
         os.close(theirs_write)
         self._channel = Channel(ours_read, ours_write)
         try:
-            self.loaded = self.ask({"do": "load", "task": self._task}, _START_S)
-        except TaskError:
+            self.loaded = self.ask({"do": "load", **self._load}, _START_S)
+        except (TaskError, ToolMissing, EvaluatorUnavailable):
             self.end()
             raise
 
     def ask(self, request: Message, limit_s: float) -> Message:
-        """The worker's reply. Raises TaskError for a fault of the task's files, else EvaluatorUnavailable.
+        """The worker's reply. Raises TaskError, ToolMissing or EvaluatorUnavailable.
 
-        After anything but a reply or a TaskError the process is dead, and so is everything below it.
+        After anything but a reply, a TaskError or a ToolMissing the process is dead, and so is everything below it.
         """
         assert self._channel is not None
         doing = request["do"]
@@ -121,8 +123,16 @@ class TrustedProcess:
         except BaseException:
             self.end()
             raise
+        return self._checked(reply)
+
+    def _checked(self, reply: Message) -> Message:
         if "task_error" in reply:
             raise TaskError(reply["task_error"])
+        if "tool_missing" in reply:
+            raise ToolMissing(reply["tool_missing"])
+        if "unavailable" in reply:
+            self.end()  # the next one begins with a fresh context
+            raise EvaluatorUnavailable(reply["unavailable"])
         return reply
 
     def end(self) -> None:

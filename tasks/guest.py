@@ -1,0 +1,170 @@
+"""A candidate that needs PyTorch, in a process of its own: loads one program and calls it on command.
+
+Forked by the zygote, inside the enclosure. What is measured here is measured in the program's own process, so the
+trusted side believes it only where its own clock agrees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import json
+import mmap
+import os
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from tasks.candidate import AWAKEN
+from tasks.driver import Driver, DriverError
+from tasks.memory import device_bytes
+
+_FLUSH_BYTES = 256 << 20
+_SHOWN = 6000
+_MODULE = "kernel"
+
+
+class _Side(Protocol):
+    memory: torch.Tensor
+    """The shared block, uint8."""
+
+    def call(self, work: Callable[[], object], cycles: int, cold: bool) -> tuple[int, int, int]:
+        """Nanoseconds of one call; of what still ran on the device after it; and until it had been launched."""
+
+
+class _Cpu:
+    def __init__(self, grant: dict[str, Any], fd: int) -> None:
+        self._map = mmap.mmap(fd, grant["size"])
+        self.memory = torch.frombuffer(self._map, dtype=torch.uint8)
+        self._clock = time.perf_counter_ns
+
+    def call(self, work: Callable[[], object], cycles: int, cold: bool) -> tuple[int, int, int]:
+        began = self._clock()
+        work()
+        took = self._clock() - began
+        return took, 0, took
+
+
+class _Gpu:
+    def __init__(self, grant: dict[str, Any]) -> None:
+        torch.zeros(1, device="cuda")
+        self._driver = Driver()
+        self.memory = device_bytes(self._driver.open(bytes.fromhex(grant["ipc"])), grant["size"])
+        self._start, self._end = self._driver.event(), self._driver.event()
+        self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device="cuda").zero_
+        self._sleep: Callable[[int], object] = torch.cuda._sleep
+        self._clock = time.perf_counter_ns
+        self._driver.synchronize()
+
+    def call(self, work: Callable[[], object], cycles: int, cold: bool) -> tuple[int, int, int]:
+        driver, clock = self._driver, self._clock
+        driver.synchronize()
+        if cold:
+            self._flush()
+        if cycles:
+            self._sleep(cycles)
+        driver.record(self._start)
+        began = clock()
+        work()
+        launched = clock()
+        driver.record(self._end)
+        driver.wait(self._end)
+        ended = clock()
+        driver.synchronize()
+        settled = clock()
+        own = round(1000 * driver.elapsed_us(self._start, self._end))
+        return own, settled - ended, launched - began
+
+
+def main() -> None:
+    """Serves until the control socket is closed or the program ends the process."""
+    control, arena = int(sys.argv[1]), int(sys.argv[2])
+    setup = json.loads(os.read(control, 1 << 18))
+    grant = setup["arena"]
+    try:
+        side: _Side = _Gpu(grant) if arena < 0 else _Cpu(grant, arena)
+    except (RuntimeError, DriverError, OSError) as error:
+        os.write(control, b"no context: " + f"{type(error).__name__}: {error}".encode()[:_SHOWN])
+        return
+    os.write(control, b"context")
+    _limit(setup)
+    with torch.inference_mode():
+        try:
+            function = _load(setup["library"], setup["form"], setup["entry_point"])
+        except BaseException as error:  # noqa: BLE001 - the candidate's own code
+            os.write(control, _complaint(error))
+            return
+        os.write(control, b"ready")
+        _serve(control, side, function, setup["calls"])
+
+
+def _limit(setup: dict[str, Any]) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (setup["file_size"], setup["file_size"]))
+
+
+def _load(library: str, form: str, entry_point: str) -> Callable[..., object]:
+    """The program's entry point. Whatever its own code raises passes through."""
+    if form == "tvm-ffi":
+        import tvm_ffi
+
+        found: Callable[..., object] = getattr(tvm_ffi.load_module(library), entry_point)
+        return found
+    loader: Any = importlib.machinery.SourceFileLoader(_MODULE, library)
+    if form == "torch":
+        loader = importlib.machinery.ExtensionFileLoader(_MODULE, library)
+    spec = importlib.util.spec_from_loader(_MODULE, loader)
+    if spec is None:
+        raise ImportError(library)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[_MODULE] = module
+    loader.exec_module(module)
+    loaded: Callable[..., object] = getattr(module, entry_point)
+    return loaded
+
+
+def _serve(control: int, side: _Side, function: Callable[..., object], calls: list[dict[str, Any]]) -> None:
+    read, write, memory, call = os.read, os.write, side.memory, side.call
+    while request := read(control, 64):
+        if request == AWAKEN:
+            write(control, AWAKEN)
+            continue
+        index, cycles, cold = (int(word) for word in request.split())
+        arguments = _arguments(memory, calls[index])
+        try:
+            own, late, host = call(lambda: function(*arguments), cycles, bool(cold))  # noqa: B023 - called at once
+        except BaseException as error:  # noqa: BLE001 - the candidate's own code
+            write(control, _complaint(error))
+            return
+        write(control, b"%d %d %d" % (own, late, host))
+
+
+def _arguments(memory: torch.Tensor, call: dict[str, Any]) -> list[Any]:
+    """Fresh views of the shared block: what a program did to the objects of an earlier call is of no effect."""
+    tensors = []
+    for item in call["tensors"]:
+        dtype = getattr(torch, item["dtype"])
+        part = memory[item["offset"] : item["offset"] + item["size"]]
+        tensors.append(part.view(dtype).view(item["shape"]))
+    return tensors + list(call["dims"])
+
+
+def _complaint(error: BaseException) -> bytes:
+    """What went wrong, with the lines of the program that led there."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    own = [frame for frame in frames if frame.filename.endswith("kernel.py")] or frames[-2:]
+    places = "".join(f"\n  line {frame.lineno}, in {frame.name}: {frame.line}" for frame in own[-3:])
+    kind = type(error).__name__
+    with contextlib.suppress(Exception):
+        return f"!{kind}\n{str(error)[:3000]}{places}".encode(errors="replace")[:_SHOWN]
+    return f"!{kind}\n(its message cannot be read)".encode()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Starts candidates' processes, each in an enclosure of its own: a bare interpreter, or a fork of the zygote. Standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.device import DeviceSick
+from tasks.isolation import kill
+
+_HERE = Path(__file__).parent
+_START_S = 20.0
+_WARM_S = 180.0
+"""Seconds that the zygote may take to import PyTorch."""
+_KEPT = ("OMP_", "GOMP_", "GLIBC_", "KSEARCH_MARK")
+_KEPT_BY_TORCH = (*_KEPT, "LD_LIBRARY_PATH", "CUDA_", "PYTHONPATH", "NVIDIA_", "TRITON_PTXAS")
+
+
+@dataclass(frozen=True)
+class Started:
+    """A candidate's process, alone and idle, as a child of this one."""
+
+    process: int
+    control: socket.socket
+    log: int
+    lifeline: int
+    """While it is open the process may live."""
+    keepers: frozenset[int]
+    """Processes of the enclosure itself: the first one of the pid namespace."""
+    enclosure: tuple[str, ...]
+    """What of the enclosure is in force, in words."""
+
+    def close(self) -> None:
+        """The descriptors are closed; the process is not touched."""
+        self.control.close()
+        os.close(self.log)
+        with contextlib.suppress(OSError):
+            os.close(self.lifeline)
+
+
+class Launcher:
+    """One way of starting candidates below one folder. Not safe for use by several threads at once."""
+
+    def __init__(self, uses_torch: bool, folder: Path) -> None:
+        self.uses_torch = uses_torch
+        self._scratch = folder / "scratch"
+        self._zygote: subprocess.Popen[bytes] | None = None
+        self._orders: socket.socket | None = None
+
+    def prepare(self) -> None:
+        """What takes long is done: the zygote has imported PyTorch. Raises DeviceSick when it cannot."""
+        if not self.uses_torch or (self._zygote is not None and self._zygote.poll() is None):
+            return
+        self.close()
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-P", "-m", "tasks.zygote", str(theirs.fileno())]
+            self._zygote = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),))
+        self._orders.settimeout(_WARM_S)
+        self._hear(self._orders, "the process that candidates are forked from")
+        self._orders.settimeout(_START_S)
+
+    def start(self, fds: tuple[int, ...]) -> Started:
+        """A new process that inherits these descriptors and waits for its set-up. Raises DeviceSick."""
+        self.prepare()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.mkdir(mode=0o700)
+        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        control.settimeout(_START_S)
+        watched, lifeline = os.pipe()
+        log = os.memfd_create("ksearch-log", os.MFD_CLOEXEC)
+        try:
+            with theirs:
+                given = (theirs.fileno(), watched, log, *fds)
+                launched = self._fork(given) if self.uses_torch else self._spawn(given)
+            os.close(watched)
+            answer = json.loads(self._hear(control, "the candidate's process"))
+            if launched is not None:
+                launched.wait(_START_S)
+            control.send(b"go")
+            enclosure = json.loads(self._hear(control, "the candidate's process"))
+        except BaseException:
+            control.close()
+            os.close(lifeline)
+            os.close(log)
+            raise
+        control.settimeout(None)
+        keepers = frozenset({answer["first"]} - {0})
+        return Started(answer["process"], control, log, lifeline, keepers, tuple(enclosure))
+
+    def close(self) -> None:
+        """The zygote is dead."""
+        if self._orders is not None:
+            self._orders.close()
+            self._orders = None
+        if self._zygote is not None:
+            kill(self._zygote.pid)
+            self._zygote.wait()
+            self._zygote = None
+
+    def _spawn(self, given: tuple[int, ...]) -> subprocess.Popen[bytes]:
+        """The enclosure's launcher under a bare interpreter."""
+        control, watched, log, *arena = given
+        command = [sys.executable, "-I", "-S", str(_HERE / "enclosure.py"), str(control), str(self._scratch),
+                   str(_HERE / "candidate.py"), str(control)]  # fmt: skip
+        return subprocess.Popen(command, stdin=watched, stdout=log, stderr=log, env=self._environment(),
+                                pass_fds=(control, *arena), start_new_session=True)  # fmt: skip
+
+    def _fork(self, given: tuple[int, ...]) -> None:
+        """The enclosure's launcher as a fork of the zygote, which has reaped it when this returns."""
+        assert self._orders is not None
+        request = {"scratch": str(self._scratch), "environment": self._environment()}
+        socket.send_fds(self._orders, [json.dumps(request).encode()], list(given))
+        self._hear(self._orders, "the process that candidates are forked from")
+
+    def _hear(self, whom: socket.socket, who: str) -> bytes:
+        try:
+            said = whom.recv(1 << 16)
+        except (TimeoutError, OSError):
+            said = b""
+        if not said:
+            raise DeviceSick(f"{who} could not be started")
+        return said
+
+    def _environment(self) -> dict[str, str]:
+        """What the candidate may know: how many threads, malloc's settings, where CUDA and caches are."""
+        prefixes = _KEPT_BY_TORCH if self.uses_torch else _KEPT
+        kept = {key: value for key, value in os.environ.items() if key.startswith(prefixes)}
+        scratch = str(self._scratch)
+        caches = {"TRITON_CACHE_DIR": f"{scratch}/triton", "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/inductor"}
+        own = caches if self.uses_torch else {}
+        return {**kept, **own, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": scratch, "TMPDIR": scratch, "LC_ALL": "C"}

@@ -1,0 +1,110 @@
+"""What is known of one workload while a candidate is measured, and whether its clock can be believed. Standard library, torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+
+from tasks.device import Device
+from tasks.fault import Fault
+from tasks.problem import Load, Tensors
+from tasks.runner import Call
+from tasks.timing import Estimate, Pair, believed, drift, estimate, grossly_short, hidden_us
+
+_FLOOR = 0.9
+"""A latency below this share of the roofline floor is impossible."""
+_LATE_US = 20.0
+_LATE = 0.1
+_HIDDEN = 0.25
+"""Of a latency: what a program may hide from its own clock before it is rejected."""
+
+
+@dataclass
+class Track:
+    """One workload: its baseline, its timed pairs, and the calls that test the program's clock."""
+
+    load: Load
+    formulation: str = ""
+    stored_us: float = 0.0
+    pairs: list[Pair] = field(default_factory=list)
+    short: int = 0
+    """Timed calls in which the candidate's clock fell grossly short of the wall clock."""
+    rounds: int = 0
+    earlier: Tensors = field(default_factory=dict)
+    """Inputs of the call before."""
+    previous: Tensors = field(default_factory=dict)
+    """Expected outputs of the call before."""
+    best: Estimate | None = None
+    host_us: float = 0.0
+    """How long the program's launches took in the latest call."""
+    late_us: list[float] = field(default_factory=list)
+    """What still ran on the device, on any stream, when the entry point's own stream was done."""
+    bare: list[Call] = field(default_factory=list)
+    """Calls on a GPU without flush and sleep: the program's clock covers all of the wall clock but the messages."""
+
+    def drift(self) -> float:
+        """How far the baseline is from its stored latency, relative."""
+        assert self.best is not None
+        return drift(self.best.baseline_us, self.stored_us)
+
+    def note(self, call: Call, baseline_us: float, kind: str) -> None:
+        """One round is in the statistics."""
+        own = call.own_us + call.late_us if kind == "cuda" else believed(call.own_us, call.wall_us)
+        self.pairs.append(Pair(own, baseline_us))
+        self.late_us.append(call.late_us)
+        self.short += kind == "cpu" and grossly_short(call.own_us, call.wall_us)
+        self.rounds += 1
+
+    def sure(self, target: float) -> bool:
+        """Whether the ratio's standard error is below the target."""
+        return len(self.pairs) > 1 and estimate(self.pairs).noise <= target
+
+    def keep_steadier(self) -> None:
+        """`best` is this attempt's estimate or the earlier one, whichever baseline is nearer to the stored latency."""
+        earlier, fresh = self.best, estimate(self.pairs)
+        self.best = fresh
+        if earlier is not None and drift(earlier.baseline_us, self.stored_us) < self.drift():
+            self.best = earlier
+
+    def examine(self, device: Device) -> None:
+        """The reported times can be true. Raises Fault (rejected) with what contradicts them."""
+        name = self.load.name
+        if self.short and self.short == self.rounds:
+            raise _rejected(
+                "clock_mismatch",
+                f"the time that the program's process reported on workload {name!r} is less than half of the "
+                "wall-clock time in every round",
+            )
+        assert self.best is not None
+        latency = self.best.latency_us
+        late = median(self.late_us)
+        if late > max(_LATE_US, _LATE * latency):
+            raise _rejected(
+                "unfinished_work",
+                f"on workload {name!r} work was still running on the device {late:.0f} us after the entry point's own "
+                "stream was done: side streams must be joined to the current stream before the call returns",
+            )
+        self._examine_bare(latency)
+        floor = device.floor_us(self.load.least_read, self.load.written, self.load.operations)
+        if latency < _FLOOR * floor:
+            raise _rejected(
+                "impossible_time",
+                f"{latency:.1f} us on workload {name!r} is below the roofline floor of {floor:.1f} us: the device cannot "
+                "read the inputs and do the arithmetic in that time, so the work was not done in the timed call",
+            )
+
+    def _examine_bare(self, latency: float) -> None:
+        if not self.bare:
+            return
+        hidden = median(hidden_us(call.own_us + call.late_us, call.wall_us) for call in self.bare)
+        own = median(call.own_us for call in self.bare)
+        if hidden > max(_HIDDEN * latency, 0.0) and hidden > 0:
+            raise _rejected(
+                "clock_mismatch",
+                f"on workload {self.load.name!r} the program's process reports {own:.0f} us for calls that took "
+                f"{own + hidden:.0f} us or more by the wall clock",
+            )
+
+
+def _rejected(reason: str, message: str) -> Fault:
+    return Fault(kind="rejected", reason=reason, message=message)
