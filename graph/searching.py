@@ -24,6 +24,7 @@ def run(
     model: Annotated[str | None, typer.Option(help="playbook, openai:NAME or google_genai:NAME.")] = None,
     world_model: Annotated[str | None, typer.Option(help="Model that edits the tree, if another.")] = None,
     coder: Annotated[str | None, typer.Option(help="Model that writes programs, if another.")] = None,
+    language: Annotated[str | None, typer.Option(help="Language of the programs; default: the task's first.")] = None,
     budget: Annotated[int, typer.Option(min=1, help="B: verdicts to spend on attempts.")] = 120,
     stagnation: Annotated[int, typer.Option(min=1, help="K: attempts without improvement per intent.")] = 7,
     min_improvement: Annotated[float, typer.Option(min=0, help="Relative gain below which scores tie.")] = 0.02,
@@ -38,13 +39,14 @@ def run(
 
     Stop it at any time (Ctrl-C) and go on with `ksearch resume`.
     """
-    found = find_task(task)
+    found = find_task(task).narrowed(language)
     settings = Settings.model_validate(
         {
             "task": str(found.folder) if "/" in task or Path(task).is_dir() else task,
             "model": model or _default_model(found, world_model, coder),
             "world_model": world_model,
             "coder": coder,
+            "language": language,
             "budget": budget,
             "stagnation": stagnation,
             "min_improvement": min_improvement,
@@ -120,4 +122,7 @@ def _default_model(task: Task, world_model: str | None, coder: str | None) -> st
         return coder
     if task.playbook.is_dir():
         return "playbook"
-    raise ModelError(f"task {task.name!r} has no playbook and no model was chosen; say --model with {choices(task)}")
+    raise ModelError(
+        f"task {task.name!r} has no playbook for {task.languages[0]} and no model was chosen; "
+        f"say --model with {choices(task)}"
+    )

@@ -46,7 +46,7 @@ class LiveServices:
 
     def _make(self, run: str, settings: Settings) -> Services:
         path = (self._database or database_path()).resolve()
-        task = find_task(settings.task)
+        task = find_task(settings.task).narrowed(settings.language)
         world_model = model_named(settings.world_model_name, task)
         coder = model_named(settings.coder_name, task)
         archive = Archive(path)

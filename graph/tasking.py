@@ -14,7 +14,7 @@ from graph.build import graph
 from graph.console import FAILED, USAGE, Json, complain, console, output, say, source
 from graph.report import baseline_view
 from graph.services import evaluator_for
-from state.program import SUFFIX, Program
+from state.program import SUFFIX, Program, language_of
 from state.settings import Settings
 from state.verdict import Verdict, score_of, summary
 from tasks.playbook import load_playbook
@@ -22,6 +22,7 @@ from tasks.task import Task, TaskError, find_task, shipped
 
 SCAFFOLD = Path(__file__).parent.parent / "tasks" / "scaffold"
 March = Annotated[str, typer.Option(help="-march for the compiler.")]
+Language = Annotated[str | None, typer.Option(help="Language of the programs; default: the task's first.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="OpenMP threads; default: every core.")]
 
 
@@ -36,7 +37,8 @@ def tasks(as_json: Json = False) -> None:
 
 
 def _described(task: Task) -> dict[str, Any]:
-    intents = len(load_playbook(task.playbook).intents) if task.playbook.is_dir() else 0
+    folders = [task.playbook_for(language) for language in task.languages]
+    intents = sum(len(load_playbook(folder).intents) for folder in folders if folder.is_dir())
     return {"name": task.name, "title": task.title, "languages": list(task.languages), "intents": intents,
             "workloads": [workload.model_dump() for workload in task.workloads], "hash": task.hash}  # fmt: skip
 
@@ -64,12 +66,13 @@ def new(name: Annotated[str, typer.Argument(help="Name of the task, and of its f
 
 def check(
     folder: Annotated[Path, typer.Argument(help="A task folder.")],
+    language: Language = None,
     march: March = "native",
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Validate a task folder and time its PyTorch formulations."""
-    task = find_task(str(folder.resolve()))
+    task = find_task(str(folder.resolve())).narrowed(language)
     intents = 0
     if task.playbook.is_dir():
         book = load_playbook(task.playbook)
@@ -77,7 +80,7 @@ def check(
         for intent in book.intents:
             for attempt in range(1, len(intent.variants) + 1):
                 book.program(intent, {}, attempt)
-    evaluator = evaluator_for(task, Settings(task=str(folder), march=march, threads=threads))
+    evaluator = evaluator_for(task, Settings(task=str(folder), language=language, march=march, threads=threads))
     try:
         rows = evaluator.baseline()
     finally:
@@ -94,6 +97,7 @@ def check(
 def evaluate(
     task: Annotated[str, typer.Argument(help="A shipped task or a task folder.")],
     files: Annotated[list[Path], typer.Argument(help="Programs, or folders of them.", metavar="FILE...")],
+    language: Language = None,
     march: March = "native",
     threads: Threads = None,
     as_json: Json = False,
@@ -102,9 +106,9 @@ def evaluate(
 
     Each is timed against the baseline; nothing is stored.
     """
-    found = find_task(task)
+    found = find_task(task).narrowed(language)
     programs = [(path, _program(path, found)) for path in _sources(files, found)]
-    evaluator = evaluator_for(found, Settings(task=task, march=march, threads=threads))
+    evaluator = evaluator_for(found, Settings(task=task, language=language, march=march, threads=threads))
     verdicts: list[tuple[Path, Verdict]] = []
     try:
         for path, program in programs:
@@ -132,10 +136,11 @@ def _sources(files: list[Path], task: Task) -> list[Path]:
 
 
 def _program(path: Path, task: Task) -> Program:
-    language = next((language for language in task.languages if SUFFIX[language] == path.suffix), None)
+    text = source(path)
+    language = language_of(path.name, text, task.languages)
     if language is None:
-        raise TaskError(f"{path}: task {task.name} takes {', '.join(task.languages)} programs")
-    return Program(language=language, source=source(path))
+        raise TaskError(f"{path}: no {' or '.join(task.languages)} program, which is what task {task.name} takes here")
+    return Program(language=language, source=text)
 
 
 def draw_graph(as_json: Json = False) -> None:

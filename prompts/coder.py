@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from prompts.rendering import render
 from prompts.replies import answer, fenced
 from state.effects import Prompt
-from state.program import Language, Program
+from state.program import Language, Program, imports_triton
 from state.search import LastAttempt
 from state.tree import Intent
 from state.verdict import Passed
 from tasks.task import Task
 
-LANGUAGE_NAMES: dict[Language, str] = {"cpp": "C++17"}
+LANGUAGE_NAMES: dict[Language, str] = {
+    "cpp": "C++17", "python": "Python (PyTorch)", "triton": "Triton", "cuda": "CUDA C++",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,22 @@ def parse_program(reply: str, task: Task, language: Language) -> Program | Unusa
     if not blocks:
         return Unusable("the reply has no fenced code block")
     complete = [block.text for block in blocks if block.closed]
-    fitting = [code for code in complete if re.search(rf"void\s+{task.entry_point}\s*\(", code)]
+    fitting = [code for code in complete if _defines(code, task.entry_point, language)]
+    if language == "triton" and fitting and not imports_triton(fitting[-1]):
+        return Unusable("the program does not import triton")
     if fitting:
         return Program(language=language, source=fitting[-1])
     if not complete:
         return Unusable("the code block is not closed: the reply was cut off")
     return Unusable(f"no code block defines the entry point {task.entry_point}")
+
+
+def _defines(code: str, entry_point: str, language: Language) -> bool:
+    """Whether a source text looks as if it defined the entry point."""
+    forms = {
+        "cpp": rf"void\s+{entry_point}\s*\(",
+        "python": rf"^def\s+{entry_point}\s*\(",
+        "triton": rf"^def\s+{entry_point}\s*\(",
+        "cuda": rf'TVM_FFI_DLL_EXPORT_TYPED_FUNC\(\s*{entry_point}\s*,|\.def\(\s*"{entry_point}"',
+    }
+    return re.search(forms[language], code, re.MULTILINE) is not None

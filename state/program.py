@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Collection
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-Language = Literal["cpp"]
+Language = Literal["cpp", "python", "triton", "cuda"]
 
-SUFFIX: dict[Language, str] = {"cpp": ".cpp"}
+SUFFIX: dict[Language, str] = {"cpp": ".cpp", "python": ".py", "triton": ".py", "cuda": ".cu"}
 """The file name suffix of each language."""
+
+_IMPORTS_TRITON = re.compile(r"^\s*(?:import|from)\s+triton\b", re.MULTILINE)
+
+
+def imports_triton(source: str) -> bool:
+    """Whether a Python source imports Triton, which makes it a Triton program."""
+    return _IMPORTS_TRITON.search(source) is not None
+
+
+def language_of(name: str, source: str, allowed: Collection[Language]) -> Language | None:
+    """The language that a file's name and text are in, or None when it is none of those allowed."""
+    suffix = Path(name).suffix
+    fitting: list[Language] = [language for language, ending in SUFFIX.items() if ending == suffix]
+    if suffix == ".py":
+        fitting = ["triton" if imports_triton(source) else "python"]
+    return next((language for language in fitting if language in allowed), None)
 
 
 class Program(BaseModel):

@@ -43,6 +43,8 @@ class Settings(BaseModel):
     approve: Approval = "never"
     max_minutes: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Cap on the minutes spent in model calls and evaluations."""
+    language: str | None = None
+    """Language of the programs; None means the task's first."""
     seed_program: str | None = None
     """Source text of a program to start from."""
     march: str = Field(default="native", pattern=r"^[A-Za-z0-9_.+-]+$")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import tomllib
 from functools import cached_property
@@ -12,16 +13,15 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from state.program import Language
+from tasks.prototype import prototype
 
 LIBRARY = Path(__file__).parent / "library"
 """Folder of the tasks that are shipped."""
 
-DTYPES = {
-    "float32": "float", "float64": "double", "int8": "int8_t", "uint8": "uint8_t",
-    "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
-    "bfloat16": "uint16_t", "float16": "uint16_t",
-}  # fmt: skip
-"""C type of each tensor dtype (bfloat16 and float16 arrive as their bits)."""
+Device = Literal["cpu", "cuda"]
+
+DEVICE: dict[Language, Device | None] = {"cpp": "cpu", "python": None, "triton": "cuda", "cuda": "cuda"}
+"""Where the programs of each language run; None: on either."""
 
 Identifier = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
 _EXTENT = re.compile(r"^([A-Za-z_]\w*)(?:/([1-9]\d*))?$")
@@ -42,6 +42,8 @@ class TensorSpec(_Data):
     dtype: Literal["float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bfloat16", "float16"]
     shape: tuple[int | str, ...]
     """Extents: a number, the name of a dimension, or "name/number" (exact division)."""
+    partial: bool = False
+    """Whether a call may be right without reading every element; such a tensor adds nothing to the least traffic."""
 
     def extents(self, dims: dict[str, int]) -> tuple[int, ...]:
         """The shape under these dimensions; ValueError when a name is unknown or a division is inexact."""
@@ -65,6 +67,8 @@ class Workload(_Data):
 
     name: str
     dims: dict[str, Annotated[int, Field(gt=0)]]
+    device: Device | None = None
+    """The only device that it is for; None: any."""
 
 
 class Tolerance(_Data):
@@ -82,6 +86,8 @@ class Limits(_Data):
     compile_s: float = Field(default=60.0, gt=0)
     memory_mb: int = Field(default=1024, gt=0)
     """Memory beyond the tensors themselves, in MiB."""
+    gpu_memory_mb: int = Field(default=8192, gt=0)
+    """The same on a GPU."""
 
 
 class Task(_Data):
@@ -104,6 +110,10 @@ class Task(_Data):
     tolerance: Tolerance
     baselines: tuple[str, ...] = Field(min_length=1)
     """Functions of reference.py to race: the fastest on a workload is its baseline."""
+    cuda_baselines: tuple[str, ...] = ()
+    """Functions to race as well where programs run on a GPU."""
+    flops: tuple[float | str, ...] = ()
+    """Numbers and names of dimensions whose product is the number of operations of a call; empty: unknown."""
     limits: Limits = Limits()
     notes: dict[Language, str] = {}
     """Advice for the coder, per language."""
@@ -128,6 +138,13 @@ class Task(_Data):
                 raise ValueError(f"two workloads are named {label!r}")
         return self
 
+    @model_validator(mode="after")
+    def _countable(self) -> Self:
+        for factor in self.flops:
+            if isinstance(factor, str) and factor not in self.dims:
+                raise ValueError(f"flops: {factor!r} is neither a number nor a dimension")
+        return self
+
     @property
     def reference(self) -> Path:
         """The file with make_inputs, reference and the baseline formulations."""
@@ -135,8 +152,12 @@ class Task(_Data):
 
     @property
     def playbook(self) -> Path:
-        """Folder of hand-written intents; need not exist."""
-        return self.folder / "playbook"
+        """Folder of hand-written intents for the first language; need not exist."""
+        return self.playbook_for(self.languages[0])
+
+    def playbook_for(self, language: Language) -> Path:
+        """Folder of hand-written intents for one language; need not exist."""
+        return self.folder / "playbook" / language
 
     @cached_property
     def hash(self) -> str:
@@ -145,11 +166,37 @@ class Task(_Data):
         return hashlib.sha256(text).hexdigest()[:16]
 
     def prototype(self) -> str:
-        """The C declaration of the entry point."""
-        arguments = [f"const {DTYPES[t.dtype]} *{t.name}" for t in self.inputs]
-        arguments += [f"{DTYPES[t.dtype]} *{t.name}" for t in self.outputs]
-        arguments += [f"int64_t {name}" for name in self.dims]
-        return f'extern "C" void {self.entry_point}({", ".join(arguments)});'
+        """The declaration of the entry point in the first language."""
+        return prototype(self, self.languages[0])
+
+    def operations(self, dims: dict[str, int]) -> float | None:
+        """Operations of a call under these dimensions; None when the task does not say."""
+        if not self.flops:
+            return None
+        return math.prod(dims[factor] if isinstance(factor, str) else factor for factor in self.flops)
+
+    def narrowed(self, language: str | None = None, device: Device = "cpu") -> Task:
+        """The task as one language sees it: by default the first one; `device` counts where it may run on either.
+
+        Raises TaskError when the task does not take the language, or has no workload for its device.
+        """
+        chosen = next((known for known in self.languages if language in (known, None)), None)
+        if chosen is None:
+            taken = ", ".join(self.languages)
+            raise TaskError(f"task {self.name!r} takes programs in {taken}, not in {language!r}: say --language")
+        where = DEVICE[chosen] or device
+        workloads = tuple(load for load in self.workloads if load.device in (where, None))
+        if not workloads:
+            raise TaskError(f"{self.folder / 'task.toml'}: workloads: none is for {where}, where {chosen} programs run")
+        return self.model_copy(
+            update={
+                "languages": (chosen,),
+                "workloads": workloads,
+                "held_out": tuple(load for load in self.held_out if load.device in (where, None)),
+                "baselines": self.baselines + (self.cuda_baselines if where == "cuda" else ()),
+                "cuda_baselines": (),
+            }
+        )
 
 
 def load_task(folder: Path) -> Task:
@@ -172,7 +219,7 @@ def load_task(folder: Path) -> Task:
         source = task.reference.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise TaskError(f"{task.reference}: cannot be read ({error})") from None
-    for function in ("make_inputs", "reference", *task.baselines):
+    for function in ("make_inputs", "reference", *task.baselines, *task.cuda_baselines):
         if not re.search(rf"^(def {function}\b|{function}\s*[:=])", source, re.MULTILINE):
             raise TaskError(f"{task.reference}: {function}: not defined")
     return task

@@ -80,7 +80,7 @@ def small_task(folder: Path, name: str = "rows") -> Path:
         assert before in text
         text = text.replace(before, after)
     toml.write_text(text)
-    (folder / name / "playbook" / "intents.toml").write_text(INTENTS)
+    (folder / name / "playbook" / "cpp" / "intents.toml").write_text(INTENTS)
     return folder / name
 
 

@@ -435,8 +435,12 @@ BROKEN_TASKS = {
     "bad value": ("task.toml", lambda text: text.replace("atol = 1e-3", "atol = -1"), ["task.toml: tolerance.atol: "]),
     "missing function": ("reference.py", lambda text: text.replace("def eager", "def other"), ["eager: not defined"]),
     "raising": ("reference.py", lambda text: text + "\nraise RuntimeError('boom')\n", ["reference.py: ", "boom"]),
-    "bad playbook": ("playbook/intents.toml", lambda text: text.replace('"eight"', '"sixteen"'), ["intents.toml: "]),
-    "bad template": ("playbook/kernel.cpp.j2", lambda text: text + "{{ nothing }}", ["kernel.cpp.j2: ", "nothing"]),
+    "bad playbook": (
+        "playbook/cpp/intents.toml",
+        lambda text: text.replace('"eight"', '"sixteen"'),
+        ["intents.toml: "],
+    ),
+    "bad template": ("playbook/cpp/kernel.cpp.j2", lambda text: text + "{{ nothing }}", ["kernel.cpp.j2: ", "nothing"]),
 }
 
 

@@ -22,8 +22,9 @@ from state.tree import Intent, SearchTree, new_tree
 from tasks.playbook import Playbook, load_playbook
 from tasks.task import LIBRARY, Task, TaskError, load_task
 
-FOLDERS = [SCAFFOLD, *(p.parent.parent for p in sorted(LIBRARY.glob("*/playbook/intents.toml")))]
-every_playbook = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+FOLDERS = [SCAFFOLD / "playbook" / "cpp", *(p.parent for p in sorted(LIBRARY.glob("*/playbook/*/intents.toml")))]
+PLAIN = FOLDERS[0]
+every_playbook = pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f"{f.parent.parent.name}-{f.name}")
 
 
 def ask(model: PlaybookModel, prompt: str) -> str:
@@ -48,15 +49,16 @@ def program(
     model: PlaybookModel, task: Task, intent: Intent, attempt: int = 1, parent: Program | None = None
 ) -> Program | Unusable:
     assignment = Assignment(
-        task=task, language="cpp", hardware="h", intent=intent, attempt=attempt, parent=parent,
+        task=task, language=task.languages[0], hardware="h", intent=intent, attempt=attempt, parent=parent,
         parent_score=parent and 100.0, best=None, best_verdict=None, last=None, last_program=None,
     )  # fmt: skip
-    return parse_program(ask(model, coder.ask(assignment).text), task, "cpp")
+    return parse_program(ask(model, coder.ask(assignment).text), task, task.languages[0])
 
 
 def header(found: Program | Unusable) -> dict[str, object]:
     assert isinstance(found, Program), found
-    line = found.source.splitlines()[0]
+    mark, line = found.source.splitlines()[0].split(" ", 1)
+    assert mark == ("//" if found.language in ("cpp", "cuda") else "#")
     assert line.startswith(HEADER)
     parsed: dict[str, object] = json.loads(line[len(HEADER) :])
     return parsed
@@ -70,8 +72,9 @@ def pursued(tree: SearchTree, node: str, score: float | None) -> SearchTree:
 
 
 def playing(folder: Path) -> tuple[Task, Playbook, PlaybookModel]:
-    book = load_playbook(folder / "playbook")
-    return load_task(folder), book, PlaybookModel(playbook=book)
+    """The task as the language of a playbook's folder sees it, the playbook, and its model."""
+    book = load_playbook(folder)
+    return load_task(folder.parent.parent).narrowed(folder.name), book, PlaybookModel(playbook=book)
 
 
 @every_playbook
@@ -113,7 +116,7 @@ def test_variants_of_an_intent_are_different_programs(folder: Path) -> None:
 
 @every_playbook
 def test_shuffling_deals_the_same_priorities_anew(folder: Path) -> None:
-    book = load_playbook(folder / "playbook")
+    book = load_playbook(folder)
     shuffled = [book.shuffled(seed) for seed in range(20)]
     for other in shuffled:
         assert sorted(i.priority for i in other.intents) == sorted(i.priority for i in book.intents)
@@ -125,7 +128,7 @@ def test_shuffling_deals_the_same_priorities_anew(folder: Path) -> None:
 
 
 def test_the_first_turn_inserts_what_needs_nothing() -> None:
-    task, book, model = playing(SCAFFOLD)
+    task, book, model = playing(PLAIN)
     tree = new_tree(task.title)
     (only,) = edits(model, task, tree)
     assert only == Insert(
@@ -137,7 +140,7 @@ def test_the_first_turn_inserts_what_needs_nothing() -> None:
 
 @pytest.mark.parametrize(("score", "inserted"), [(90.0, ["parallel"]), (None, [])])
 def test_a_child_follows_once_its_prerequisite_passed_even_slower(score: float | None, inserted: list[str]) -> None:
-    task, _, model = playing(SCAFFOLD)
+    task, _, model = playing(PLAIN)
     tree = new_tree(task.title)
     tree = pursued(apply(tree, list(edits(model, task, tree))).tree, "n1", score)
     found = edits(model, task, tree, "n1")
@@ -145,7 +148,7 @@ def test_a_child_follows_once_its_prerequisite_passed_even_slower(score: float |
 
 
 def test_a_child_inherits_the_parameters_of_the_program_it_starts_from() -> None:
-    task, _, model = playing(SCAFFOLD)
+    task, _, model = playing(PLAIN)
     second = program(model, task, Intent(title="Independent partial sums"), attempt=2)
     assert header(second) == {"intent": "lanes", "params": {"lanes": 16, "parallel": False}}
     assert isinstance(second, Program)
@@ -156,7 +159,7 @@ def test_a_child_inherits_the_parameters_of_the_program_it_starts_from() -> None
 
 
 def test_an_intent_of_a_person_gets_an_unusable_reply() -> None:
-    task, _, model = playing(SCAFFOLD)
+    task, _, model = playing(PLAIN)
     found = program(model, task, Intent(title="Use the tensor cores", description="# The tree of life"))
     assert found == Unusable("the reply has no fenced code block")
 
@@ -177,7 +180,7 @@ INTENT = (
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A copy of the scaffold's playbook."""
-    return Path(shutil.copytree(SCAFFOLD / "playbook", tmp_path / "playbook"))
+    return Path(shutil.copytree(PLAIN, tmp_path / "playbook"))
 
 
 @pytest.mark.parametrize(

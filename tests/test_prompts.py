@@ -19,7 +19,7 @@ from prompts.rendering import prompt_hash
 from prompts.world_model import Situation, parse_edits, refusal
 from state.archive import Prompt
 from state.edits import Attempt, Close, Event, Insert, Prune, Rejection, Update, apply
-from state.program import Program
+from state.program import Language, Program
 from state.search import Best, LastAttempt, Outcome
 from state.tree import Intent, SearchTree, new_tree
 from state.verdict import Passed, WorkloadTiming
@@ -131,6 +131,12 @@ def last(verdict: str, message: str, program: Program | None, score: float = 0.0
 
 def test_coder_prompt_for_a_first_attempt_from_the_specification() -> None:
     same_as_snapshot("coder_first", coder.ask(assignment()))
+
+
+@pytest.mark.parametrize("language", ["python", "triton", "cuda"])
+def test_coder_prompt_in_another_language(language: Language) -> None:
+    task = TASK.model_copy(update={"languages": (language,)})
+    same_as_snapshot(f"coder_{language}", coder.ask(assignment(task=task, language=language)))
 
 
 def test_coder_prompt_with_parent_best_and_a_failure() -> None:
@@ -275,6 +281,39 @@ def test_the_program_is_found_in(reply: str) -> None:
 )
 def test_a_reply_without_a_program_says_why(reply: str, reason: str) -> None:
     parsed = parse_program(reply, TASK, "cpp")
+    assert isinstance(parsed, Unusable)
+    assert reason in parsed.reason
+
+
+EXPORTED = "TVM_FFI_DLL_EXPORT_TYPED_FUNC(my_kernel, run);\n"
+BOUND = 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\n  m.def("my_kernel", &run);\n}\n'
+DEFINED = "import torch\n\n\ndef my_kernel(x, y, out, rows, columns):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("cuda", EXPORTED), ("cuda", EXPORTED.replace("(my", "(\n    my")), ("cuda", BOUND), ("python", DEFINED),
+        ("triton", "import triton\n" + DEFINED),
+    ],
+)  # fmt: skip
+def test_the_entry_point_has_the_form_of_its_language(language: Language, code: str) -> None:
+    assert parse_program(f"```\n{code}```", TASK, language) == Program(language=language, source=code)
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "reason"),
+    [
+        ("cuda", CODE, "no code block defines the entry point my_kernel"),
+        ("cuda", EXPORTED.replace("my_kernel", "my_kernel_2"), "no code block defines"),
+        ("python", CODE, "no code block defines"),
+        ("python", DEFINED.replace("def", "class A:\n    def"), "no code block defines"),
+        ("triton", DEFINED, "the program does not import triton"),
+        ("cpp", EXPORTED, "no code block defines"),
+    ],
+)
+def test_the_form_of_another_language_is_unusable(language: Language, code: str, reason: str) -> None:
+    parsed = parse_program(f"```\n{code}```", TASK, language)
     assert isinstance(parsed, Unusable)
     assert reason in parsed.reason
 

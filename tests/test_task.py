@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from fakes import SCAFFOLD
 
-from tasks.task import Task, TaskError, TensorSpec, find_task, load_task, shipped
+from state.program import Language, language_of
+from tasks.task import Device, Task, TaskError, TensorSpec, find_task, load_task, shipped
 
 
 @pytest.fixture
@@ -43,6 +44,7 @@ def test_every_shipped_task_loads_under_its_own_name(name: str) -> None:
         ("atol = 1e-3", "atol = -1.0", "task.toml: tolerance.atol: "),
         ("atol = 1e-3", "absolute = 1.0", "task.toml: tolerance.absolute: "),
         ("call_s = 5.0", "call_s = 0", "task.toml: limits.call_s: "),
+        ('languages = ["cpp"]', 'flops = [2, "depth"]\nlanguages = ["cpp"]', "flops: 'depth' is neither a number nor"),
         ('languages = ["cpp"]', 'languages = ["rust"]', "task.toml: languages.0: "),
         ('dtype = "float32"', 'dtype = "complex64"', "task.toml: inputs.0.dtype: "),
         ('name = "x"', 'name = "2x"', "task.toml: inputs.0.name: "),
@@ -60,6 +62,7 @@ def test_every_shipped_task_loads_under_its_own_name(name: str) -> None:
         ('shape = ["rows"]', 'shape = ["row"]', "out in workload 'r256_c1024': extent 'row' is neither"),
         ('shape = ["rows"]', 'shape = ["rows/7"]', "out in workload 'r256_c1024': extent 'rows/7' is not whole"),
         ('shape = ["rows"]', 'shape = ["rows * 2"]', "extent 'rows * 2' is neither"),
+        ('columns = 8192 }', 'columns = 8192 }\ndevice = "tpu"', "task.toml: workloads.1.device: "),
         ("cpp = ", "fortran = ", "task.toml: notes.fortran"),
         ('baselines = ["eager", "cdist"]', "baselines = []", "task.toml: baselines: "),
         ('baselines = ["eager", "cdist"]', 'baselines = ["fused"]', "reference.py: fused: not defined"),
@@ -137,6 +140,89 @@ def test_the_prototype_lists_inputs_outputs_and_dimensions() -> None:
     assert load_task(SCAFFOLD).prototype() == (
         'extern "C" void my_kernel(const float *x, const float *y, float *out, int64_t rows, int64_t columns);'
     )
+
+
+def test_the_prototype_follows_the_language() -> None:
+    task = load_task(SCAFFOLD)
+    triton = task.model_copy(update={"languages": ("triton",)})
+    assert triton.prototype() == (
+        "def my_kernel(x, y, out, rows, columns):  # inputs: x [rows, columns] float32, y [rows, columns] float32; "
+        "outputs: out [rows] float32; rows, columns: int"
+    )
+    assert task.model_copy(update={"languages": ("cuda",)}).prototype() == (
+        "void my_kernel(tvm::ffi::TensorView x, tvm::ffi::TensorView y, tvm::ffi::TensorView out, int64_t rows, "
+        "int64_t columns);\nTVM_FFI_DLL_EXPORT_TYPED_FUNC(my_kernel, my_kernel);"
+    )
+
+
+def on_devices(folder: Path) -> Task:
+    """The scaffold in every language: r64_c8192 for a GPU, r2048_c384 for a CPU, its held-out one for a GPU."""
+    change(folder, '["cpp"]', '["cpp", "python", "triton", "cuda"]\ncuda_baselines = ["eager_too"]')
+    change(folder, "columns = 8192 }", 'columns = 8192 }\ndevice = "cuda"')
+    change(folder, "columns = 384 }", 'columns = 384 }\ndevice = "cpu"')
+    change(folder, "columns = 1001 }", 'columns = 1001 }\ndevice = "cuda"')
+    change(folder, "def eager(", "eager_too = None\n\n\ndef eager(", file="reference.py")
+    return load_task(folder)
+
+
+@pytest.mark.parametrize(
+    ("language", "device", "workloads", "held_out", "baselines"),
+    [
+        (None, "cpu", ["r256_c1024", "r2048_c384"], 0, 2),
+        ("cpp", "cuda", ["r256_c1024", "r2048_c384"], 0, 2),
+        ("python", "cpu", ["r256_c1024", "r2048_c384"], 0, 2),
+        ("python", "cuda", ["r256_c1024", "r64_c8192"], 1, 3),
+        ("triton", "cpu", ["r256_c1024", "r64_c8192"], 1, 3),
+        ("cuda", "cpu", ["r256_c1024", "r64_c8192"], 1, 3),
+    ],
+)
+def test_a_narrowed_task_keeps_what_its_language_can_run(
+    folder: Path, language: str | None, device: Device, workloads: list[str], held_out: int, baselines: int
+) -> None:
+    whole = on_devices(folder)
+    task = whole.narrowed(language, device)
+    assert task.languages == (language or "cpp",)
+    assert [load.name for load in task.workloads] == workloads
+    assert (len(task.held_out), len(task.baselines), task.cuda_baselines) == (held_out, baselines, ())
+    assert task.playbook == folder / "playbook" / (language or "cpp")
+    assert task.hash == whole.hash
+    assert task.narrowed(task.languages[0], device) == task
+
+
+def test_a_task_that_has_nothing_for_a_language_says_so(folder: Path) -> None:
+    with pytest.raises(TaskError, match=r"takes programs in cpp, not in 'cuda': say --language"):
+        load_task(folder).narrowed("cuda")
+    for columns in (1024, 8192, 384):
+        change(folder, f"columns = {columns} }}", f'columns = {columns} }}\ndevice = "cuda"')
+    with pytest.raises(TaskError, match=r"task\.toml: workloads: none is for cpu, where cpp programs run"):
+        load_task(folder).narrowed()
+
+
+def test_operations_are_the_product_of_what_the_task_names(folder: Path) -> None:
+    assert load_task(folder).operations({"rows": 8, "columns": 16}) is None
+    change(folder, "baselines =", 'flops = [3, "rows", "columns", 0.5]\nbaselines =')
+    assert load_task(folder).operations({"rows": 8, "columns": 16}) == 192.0
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "allowed", "language"),
+    [
+        ("a.cpp", "import triton", ["cpp", "triton"], "cpp"),
+        ("a.cu", "", ["cpp", "cuda"], "cuda"),
+        ("a.py", "import torch\nimport triton.language as tl\n", ["python", "triton"], "triton"),
+        ("a.py", "def f():\n    from triton import jit\n", ["python", "triton"], "triton"),
+        ("a.py", "import torch  # no import triton\n", ["python", "triton"], "python"),
+        ("a.py", "import tritonic", ["python", "triton"], "python"),
+        ("a.py", "import triton", ["python"], None),
+        ("a.py", "import torch", ["triton"], None),
+        ("a.cu", "", ["cpp"], None),
+        ("a.rs", "", ["cpp", "python", "triton", "cuda"], None),
+    ],
+)
+def test_a_files_language_follows_from_its_name_and_text(
+    name: str, source: str, allowed: list[Language], language: Language | None
+) -> None:
+    assert language_of(name, source, allowed) == language
 
 
 def test_half_precision_arrives_as_its_bits() -> None:

@@ -40,7 +40,9 @@ def failures(name: str) -> tuple[type[Exception], ...]:
 
 def choices(task: Task) -> str:
     """One line: the models that can be named for this task."""
-    playbook = "playbook (no LLM, hand-written for this task)" if task.playbook.is_dir() else None
+    playbook = (
+        f"playbook (no LLM, hand-written for this task in {task.languages[0]})" if task.playbook.is_dir() else None
+    )
     return ", ".join(filter(None, [playbook, "openai:NAME", "google_genai:NAME"]))
 
 
@@ -63,7 +65,9 @@ def model_named(name: str, task: Task) -> BaseChatModel:
 
 def _playbook(option: str, task: Task) -> PlaybookModel:
     if not task.playbook.is_dir():
-        raise ModelError(f"task {task.name!r} has no playbook; choose with --model one of: {choices(task)}")
+        raise ModelError(
+            f"task {task.name!r} has no playbook for {task.languages[0]}; choose with --model one of: {choices(task)}"
+        )
     shuffle: int | None = None
     if option:
         key, _, value = option.partition("=")

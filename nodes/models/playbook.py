@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -15,9 +15,9 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from prompts.replies import fenced
 from tasks.playbook import Params, Playbook, PlaybookIntent, Rule
 
-HEADER = "// playbook: "
-"""Starts a program's first line: the intent and the parameters that it was rendered with, as JSON."""
-
+HEADER = "playbook: "
+"""Starts a program's first comment: the intent and the parameters that it was rendered with, as JSON."""
+_HEADER = re.compile(rf"^(?://|#) {HEADER}(.*)$", re.MULTILINE)
 
 _TREE = re.compile(r"^# The tree$", re.MULTILINE)
 
@@ -132,10 +132,11 @@ def _program(book: Playbook, prompt: str) -> str:
     if intent is None:
         return f"The playbook holds no program for the intent {title!r}."
     attempt = re.findall(r"This is attempt (\d+) for this intent", prompt)
-    inherited = _inherited(_section(prompt, "The program to start from"))
-    params, source = book.program(intent, inherited, int(attempt[-1]))
-    header = HEADER + json.dumps({"intent": intent.key, "params": params})
-    return f"From the playbook, for the intent {title!r}.\n\n```cpp\n{header}\n{source.rstrip()}\n```\n"
+    params, source = book.program(intent, _inherited(prompt), int(attempt[-1]))
+    suffix = Path(intent.template.removesuffix(".j2")).suffix
+    comment = "#" if suffix == ".py" else "//"
+    header = f"{comment} {HEADER}{json.dumps({'intent': intent.key, 'params': params})}"
+    return f"From the playbook, for the intent {title!r}.\n\n```{suffix[1:]}\n{header}\n{source.rstrip()}\n```\n"
 
 
 def _section(prompt: str, heading: str) -> str:
@@ -144,7 +145,9 @@ def _section(prompt: str, heading: str) -> str:
     return found[1] if found else ""
 
 
-def _inherited(section: str) -> Params:
-    lines: Sequence[str] = [line for line in section.splitlines() if line.startswith(HEADER)]
-    params: Params = json.loads(lines[0][len(HEADER) :])["params"] if lines else {}
+def _inherited(prompt: str) -> Params:
+    """The parameters of the program to start from; none when there is no such program or it is no playbook's."""
+    heading = re.search(r"^# The program to start from", prompt, re.MULTILINE)
+    header = heading and _HEADER.search(fenced(prompt[heading.end() :])[0].text)
+    params: Params = json.loads(header[1])["params"] if header else {}
     return params

@@ -5,9 +5,10 @@ import torch
 
 def make_inputs(generator: torch.Generator, rows: int, columns: int) -> dict[str, torch.Tensor]:
     """New random inputs by name; called with the dimensions of a workload, so it should be quick."""
+    device = generator.device
     return {
-        "x": torch.randn(rows, columns, generator=generator),
-        "y": torch.randn(rows, columns, generator=generator),
+        "x": torch.randn(rows, columns, generator=generator, device=device),
+        "y": torch.randn(rows, columns, generator=generator, device=device),
     }
 
 
