@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -173,6 +173,9 @@ class ScriptedEvaluator:
         )
 
     def use_baseline(self, timings: tuple[BaselineTiming, ...]) -> None:
+        pass
+
+    def prepare(self, programs: Sequence[Program]) -> None:
         pass
 
     def evaluate(self, program: Program) -> Verdict:

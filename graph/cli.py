@@ -15,9 +15,9 @@ from graph.tasking import check, draw_graph, evaluate, new, tasks
 from nodes.models.named import ModelError, ModelUnavailable
 from state.database import ArchiveError
 from state.lease import RunBusy
-from tasks.compiler import ToolMissing
 from tasks.evaluator import EvaluatorUnavailable
 from tasks.task import TaskError
+from tasks.tool import ToolMissing
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,

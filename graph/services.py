@@ -1,4 +1,4 @@
-"""Services for real runs: the archive's file, the CPU evaluator, models by name."""
+"""Services for real runs: the archive's file, the evaluator, models by name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from nodes.services import Services
 from state.archive import Archive
 from state.lease import Leases
 from state.settings import Settings
-from tasks.cpu import CpuEvaluator
 from tasks.evaluator import Evaluator
-from tasks.task import Task, find_task
+from tasks.local import LocalEvaluator
+from tasks.task import DEVICE, Task, find_task
 
 
 def evaluator_for(task: Task, settings: Settings) -> Evaluator:
     """The evaluator that these settings ask for, nothing started yet."""
-    return CpuEvaluator(task, march=settings.march, threads=settings.threads)
+    device = DEVICE[task.languages[0]] or settings.device
+    return LocalEvaluator(task, device=device, march=settings.march, threads=settings.threads)
 
 
 class LiveServices:
@@ -46,7 +47,7 @@ class LiveServices:
 
     def _make(self, run: str, settings: Settings) -> Services:
         path = (self._database or database_path()).resolve()
-        task = find_task(settings.task).narrowed(settings.language)
+        task = find_task(settings.task).narrowed(settings.language, settings.device)
         world_model = model_named(settings.world_model_name, task)
         coder = model_named(settings.coder_name, task)
         archive = Archive(path)

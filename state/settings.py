@@ -47,6 +47,8 @@ class Settings(BaseModel):
     """Language of the programs; None means the task's first."""
     seed_program: str | None = None
     """Source text of a program to start from."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where programs run whose language leaves it open (python)."""
     march: str = Field(default="native", pattern=r"^[A-Za-z0-9_.+-]+$")
     """Value of -march for the compiler."""
     threads: int | None = Field(default=None, ge=1)

@@ -1,4 +1,4 @@
-"""From a program's source to something that a candidate's process can load. Standard library only, but for nvcc's headers.
+"""From a program's source to something that a candidate's process can load. Standard library only.
 
 Builds are cached by content: source, compiler, flags. The folder is one that candidates cannot write.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tasks import compiler, lock, nvcc
 from tasks.compiler import Entry
-from tasks.tool import Build, Unbuilt
+from tasks.tool import Build, Unbuilt, compile_error
 
 PYTHON = "kernel.py"
 _RECORD = "build.json"
@@ -106,9 +106,8 @@ def _python(source: Source, entry: Entry, folder: Path) -> Build | Unbuilt:
         code = compile(source.text, PYTHON, "exec")
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
-        verdict = {"kind": "compile_error", "message": f"{PYTHON}:{line or 1}: {type(error).__name__}: {error}"}
-        return Unbuilt(verdict, time.monotonic() - began)
+        return compile_error(f"{PYTHON}:{line or 1}: {type(error).__name__}: {error}", began)
     if entry.name not in code.co_names:
         message = f"the entry point {entry.name} is not defined; the program must define\n  {entry.prototype}"
-        return Unbuilt({"kind": "compile_error", "message": message}, time.monotonic() - began)
+        return compile_error(message, began)
     return Build(str(path), "python", time.monotonic() - began)

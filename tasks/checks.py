@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 
 from tasks.arena import Arena
-from tasks.problem import Load, Spec, Tensors
 from tasks.fault import Fault
+from tasks.problem import Load, Spec, Tensors
 
 _SHOWN = 4
 

@@ -11,7 +11,18 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.tool import SHOWN_ERRORS, Build, Limits, ToolMissing, Unbuilt, clip, compile_error, environment, out_of_time, run
+from tasks.tool import (
+    SHOWN_ERRORS,
+    Build,
+    Limits,
+    ToolMissing,
+    Unbuilt,
+    clip,
+    compile_error,
+    environment,
+    out_of_time,
+    run,
+)
 
 SOURCE = "kernel.cpp"
 _EXTENSIONS = {

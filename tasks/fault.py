@@ -9,6 +9,7 @@ from typing import Any
 
 from tasks.problem import Problem
 
+
 class Fault(Exception):
     """The evaluation ends here with a verdict other than passed; carries the verdict's plain fields."""
 
@@ -30,8 +31,8 @@ def crash(status: int, memory_mb: tuple[int, int], tail: str, during: str) -> Fa
     """The verdict on a process that ended by itself, from its wait status, memory (peak and limit) and last words."""
     peak_mb, limit_mb = memory_mb
     said = f"\nLast output of the program:\n{tail}" if tail else ""
-    starved = any(word in tail for word in ("bad_alloc", "Out of memory", "Cannot allocate", "Thread creation failed"))
-    if starved or (os.WIFSIGNALED(status) and peak_mb > 0.6 * limit_mb):
+    short = any(word in tail for word in ("bad_alloc", "Out of memory", "Cannot allocate", "Thread creation failed"))
+    if short or (os.WIFSIGNALED(status) and peak_mb > 0.6 * limit_mb):
         return starved(limit_mb, during, said)
     if os.WIFEXITED(status):
         return Fault(
@@ -55,7 +56,7 @@ def starved(limit_mb: int, during: str, said: str) -> Fault:
     )  # fmt: skip
 
 
-def error(kind: str, text: str, during: str, problem: Problem) -> Fault:
+def raised(kind: str, text: str, during: str, problem: Problem) -> Fault:
     """The verdict on an exception that reached the process's main loop: its type, and its message with places."""
     if kind == "OutOfMemoryError" or "out of memory" in text:
         limit = problem.gpu_memory_mb if problem.device.kind == "cuda" else problem.memory_mb
@@ -65,5 +66,5 @@ def error(kind: str, text: str, during: str, problem: Problem) -> Fault:
         )  # fmt: skip
     named = re.search(r"CUDA_ERROR_\w+", text) or re.search(r"CUDA error: ([^\n]+)", text)
     if named:
-        return Fault(kind="crashed", signal="device_error", message=f"{named[0]} {during}\n{text}")
+        return Fault(kind="crashed", signal="device_error", message=f"{named.group()} {during}\n{text}")
     return Fault(kind="crashed", signal="exception", message=f"{kind} {during}: {text}")

@@ -1,4 +1,4 @@
-"""Starts candidates' processes, each in an enclosure of its own: a bare interpreter, or a fork of the zygote. Standard library only."""
+"""Starts candidates' processes, each in an enclosure of its own: a bare interpreter, or a fork of the zygote."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ class Launcher:
         try:
             with theirs:
                 given = (theirs.fileno(), watched, log, *fds)
-                launched = self._fork(given) if self.uses_torch else self._spawn(given)
+                launched = None if self.uses_torch else self._spawn(given)
+                if self.uses_torch:
+                    self._fork(given)
             os.close(watched)
             answer = json.loads(self._hear(control, "the candidate's process"))
             if launched is not None:
@@ -136,4 +138,11 @@ class Launcher:
         scratch = str(self._scratch)
         caches = {"TRITON_CACHE_DIR": f"{scratch}/triton", "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/inductor"}
         own = caches if self.uses_torch else {}
-        return {**kept, **own, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": scratch, "TMPDIR": scratch, "LC_ALL": "C"}
+        return {
+            **kept,
+            **own,
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": scratch,
+            "TMPDIR": scratch,
+            "LC_ALL": "C",
+        }

@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from state.program import Program
 from state.verdict import VERDICT, Receipt, Verdict
@@ -18,10 +18,9 @@ from tasks.channel import Message
 from tasks.compiler import find_compiler
 from tasks.evaluator import BaselineTiming, EvaluatorUnavailable
 from tasks.isolation import usable_cores
-from tasks.task import Task, TensorSpec, Workload
+from tasks.task import Device, Task, TensorSpec, Workload
 from tasks.trusted import TrustedProcess, removed_settings
 
-Device = Literal["cpu", "cuda"]
 VERSION = "2"
 """Changes whenever equal programs might get other verdicts."""
 _LONGER = 3
@@ -34,7 +33,8 @@ _METHOD = {
     "cuda": "interleaved rounds in alternating order, each call on fresh inputs; device-wide synchronisation; 256 MiB "
     "written before each timed call (cold caches); launches hidden behind a sleeping kernel; time between two events "
     "plus what still ran on other streams; median of per-round ratios, until the standard error is below the target "
-    "or the budget ends; every fourth round a call without flush and sleep, whose own time must agree with the wall clock",
+    "or the budget ends; every fourth round a call without flush and sleep, whose own time must agree with the wall "
+    "clock",
 }
 
 
@@ -178,9 +178,7 @@ def plan(
     }
 
 
-def receipt(
-    task: Task, program: Program, place: tuple[str, str, int], loaded: Message, reply: Message
-) -> Receipt:
+def receipt(task: Task, program: Program, place: tuple[str, str, int], loaded: Message, reply: Message) -> Receipt:
     """The receipt of an evaluation. `place` is the evaluator's version, the hardware and the number of threads."""
     version, hardware, threads = place
     device = version.partition("-")[0]
@@ -256,7 +254,7 @@ def plain(task: Task) -> dict[str, Any]:
                 "dims": load.dims,
                 "inputs": tensors(task.inputs, load.dims),
                 "outputs": tensors(task.outputs, load.dims),
-                "operations": task.operations(load),
+                "operations": task.operations(load.dims) or 0.0,
             }
             for load in (*task.workloads, *task.held_out)
         ],

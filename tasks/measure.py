@@ -226,8 +226,8 @@ class Measurement:
             if track.best.baseline_us > (1 + _DRIFT) * alone:
                 raise Fault(
                     kind="rejected", reason="slows_baseline",
-                    message=f"on workload {track.load.name!r} the baseline takes {track.best.baseline_us:.0f} us beside "
-                    f"the program and {alone:.0f} us once its process is dead: it left work running on the device",
+                    message=f"on workload {track.load.name!r} the baseline takes {track.best.baseline_us:.0f} us "
+                    f"beside the program and {alone:.0f} us once its process is dead: it left work on the device",
                 )  # fmt: skip
 
     def _passed(self, drifted: set[str]) -> dict[str, Any]:

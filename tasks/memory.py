@@ -1,4 +1,4 @@
-"""Memory that the trusted process and a candidate both see: a memfd on a CPU, CUDA IPC on a GPU. Standard library, torch."""
+"""Memory that the trusted process and a candidate both see: a memfd on a CPU, CUDA IPC on a GPU."""
 
 from __future__ import annotations
 

@@ -50,10 +50,14 @@ def find_nvcc(capability: str) -> Nvcc:
     path = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
     if path is None:
         raise ToolMissing("nvcc was not found: install the CUDA toolkit, or put its bin folder on PATH")
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, env=environment(), timeout=60)
+    said = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, check=False, env=environment(), timeout=60
+    )
     release = re.search(r"V([\d.]+)", said.stdout)
     suffix = "a" if capability in _FEATURES else ""
-    return Nvcc(path, f"sm_{capability.replace('.', '')}{suffix}", f"nvcc {release[1] if release else 'of unknown version'}")
+    return Nvcc(
+        path, f"sm_{capability.replace('.', '')}{suffix}", f"nvcc {release[1] if release else 'of unknown version'}"
+    )
 
 
 def binding(source: str) -> str:
@@ -135,7 +139,7 @@ def _missing_entry(entry: str, source: str, form: str) -> str:
     if form == "torch":
         if re.search(rf'\bdef\(\s*"{entry}"', source):
             return ""
-        return f'the entry point {entry} is not defined: PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) must m.def("{entry}", ...)'
+        return f'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) must define the entry point: m.def("{entry}", ...)'
     if re.search(rf"TVM_FFI_DLL_EXPORT_TYPED_FUNC\(\s*{entry}\s*,", source):
         return ""
     return f"the entry point {entry} is not exported: the program must say TVM_FFI_DLL_EXPORT_TYPED_FUNC({entry}, ...)"
@@ -150,7 +154,9 @@ def _libraries(source: str) -> list[str]:
 def _ffi_folder() -> Path:
     found = importlib.util.find_spec("tvm_ffi")
     if found is None or found.origin is None:
-        raise ToolMissing("CUDA programs with a TVM-FFI binding need the package apache-tvm-ffi: pip install apache-tvm-ffi")
+        raise ToolMissing(
+            "CUDA programs with a TVM-FFI binding need the package apache-tvm-ffi: pip install apache-tvm-ffi"
+        )
     return Path(found.origin).parent
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from tasks.arena import Arena
 from tasks.candidate import AWAKEN
 from tasks.device import Cuda, DeviceSick
-from tasks.fault import Fault, crash, error, starved
+from tasks.fault import Fault, crash, raised, starved
 from tasks.isolation import alive, descendants, kill_descendants, resident_peak, wait_until_quiet
 from tasks.launcher import Launcher
 from tasks.problem import Problem
@@ -90,8 +90,10 @@ class Runner:
         answer = self._answer(limit, during)
         if not answer.startswith(b"ready"):
             said = answer.decode(errors="replace")
-            raise self._complaint(answer, during) if answer[:1] == b"!" else Fault(
-                kind="compile_error", message=f"the shared object {said}"
+            raise (
+                self._complaint(answer, during)
+                if answer[:1] == b"!"
+                else Fault(kind="compile_error", message=f"the shared object {said}")
             )
         self.stop()
         self._check_children("after it was loaded")
@@ -241,7 +243,7 @@ class Runner:
     def _complaint(self, answer: bytes, during: str) -> Fault:
         """The verdict on an exception that the program's own code raised, as its process told it."""
         kind, _, text = answer[1:].decode(errors="replace").partition("\n")
-        return error(kind, text, during, self._problem)
+        return raised(kind, text, during, self._problem)
 
     def _crash(self, during: str) -> None:
         """Raises the Fault that says how the process ended."""

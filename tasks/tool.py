@@ -1,4 +1,4 @@
-"""A compiler in a process group of its own, with limits, and what it said in a form for coders. Standard library only."""
+"""A compiler in a process group of its own, with limits, and its words for coders. Standard library only."""
 
 from __future__ import annotations
 

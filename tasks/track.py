@@ -1,4 +1,4 @@
-"""What is known of one workload while a candidate is measured, and whether its clock can be believed. Standard library, torch."""
+"""What is known of one workload while a candidate is measured, and whether its clock can be believed."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class Track:
         if latency < _FLOOR * floor:
             raise _rejected(
                 "impossible_time",
-                f"{latency:.1f} us on workload {name!r} is below the roofline floor of {floor:.1f} us: the device cannot "
-                "read the inputs and do the arithmetic in that time, so the work was not done in the timed call",
+                f"{latency:.1f} us on workload {name!r} is below the roofline floor of {floor:.1f} us: the device "
+                "cannot read the inputs and do the arithmetic in that time, so the timed call did not do the work",
             )
 
     def _examine_bare(self, latency: float) -> None:

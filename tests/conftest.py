@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tiny_task import write_task
 
-from tasks.cpu import CpuEvaluator
+from tasks.local import LocalEvaluator
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -18,9 +18,9 @@ def own_timing_lock(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session")
-def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CpuEvaluator]:
-    """A CpuEvaluator on the tiny task."""
+def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEvaluator]:
+    """A LocalEvaluator on the tiny task."""
     task = write_task(tmp_path_factory.mktemp("tasks") / "rowscale")
-    made = CpuEvaluator(task, rounds=4)
+    made = LocalEvaluator(task, rounds=4)
     yield made
     made.close()

@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -219,6 +219,9 @@ class DirectedEvaluator:
         )
 
     def use_baseline(self, timings: tuple[BaselineTiming, ...]) -> None:
+        pass
+
+    def prepare(self, programs: Sequence[Program]) -> None:
         pass
 
     def evaluate(self, program: Program) -> Verdict:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,9 @@ class HashEvaluator:
         )
 
     def use_baseline(self, timings: tuple[BaselineTiming, ...]) -> None:
+        pass
+
+    def prepare(self, programs: Sequence[Program]) -> None:
         pass
 
     def evaluate(self, program: Program) -> Verdict:

@@ -11,20 +11,20 @@ from tiny_task import CALL_RIGHT, program
 
 from state.program import Program
 from state.verdict import CompileError, Crashed, Passed, Rejected, TimedOut, Verdict, WrongResult
-from tasks.cpu import CpuEvaluator
 from tasks.isolation import alive, descendants
+from tasks.local import LocalEvaluator
 
 BAD = Path(__file__).parent / "programs" / "int8_gemm_bad"
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_running(evaluator: CpuEvaluator) -> Iterator[None]:
+def nothing_left_running(evaluator: LocalEvaluator) -> Iterator[None]:
     """After each evaluation the trusted process is the only one that is left."""
     yield
     assert {pid for pid in descendants(os.getpid()) if alive(pid)} <= {evaluator.trusted_pid}
 
 
-def test_a_right_program_passes_with_a_full_receipt(evaluator: CpuEvaluator) -> None:
+def test_a_right_program_passes_with_a_full_receipt(evaluator: LocalEvaluator) -> None:
     verdict = evaluator.evaluate(program())
     assert isinstance(verdict, Passed), verdict
     assert [timing.workload for timing in verdict.timings] == ["wide", "tall"]
@@ -43,26 +43,26 @@ def test_a_right_program_passes_with_a_full_receipt(evaluator: CpuEvaluator) -> 
     assert receipt.compile_s > 0
 
 
-def test_fresh_seeds_every_time(evaluator: CpuEvaluator) -> None:
+def test_fresh_seeds_every_time(evaluator: LocalEvaluator) -> None:
     first, second = evaluator.evaluate(program()).receipt, evaluator.evaluate(program()).receipt
     assert first and second
     assert not set(first.seeds) & set(second.seeds)
 
 
-def test_confirmation_takes_more_rounds(evaluator: CpuEvaluator) -> None:
+def test_confirmation_takes_more_rounds(evaluator: LocalEvaluator) -> None:
     ordinary, longer = evaluator.evaluate(program()), evaluator.confirm(program())
     assert isinstance(longer, Passed)
     assert ordinary.receipt and longer.receipt
     assert longer.receipt.rounds > ordinary.receipt.rounds
 
 
-def test_held_out_runs_the_held_out_workloads(evaluator: CpuEvaluator) -> None:
+def test_held_out_runs_the_held_out_workloads(evaluator: LocalEvaluator) -> None:
     verdict = evaluator.held_out(program())
     assert isinstance(verdict, Passed)
     assert [timing.workload for timing in verdict.timings] == ["hidden"]
 
 
-def test_compile_error_shows_the_line(evaluator: CpuEvaluator) -> None:
+def test_compile_error_shows_the_line(evaluator: LocalEvaluator) -> None:
     verdict = evaluator.evaluate(program("int x_ = undeclared_name;"))
     assert isinstance(verdict, CompileError)
     assert "undeclared_name" in verdict.message
@@ -70,19 +70,19 @@ def test_compile_error_shows_the_line(evaluator: CpuEvaluator) -> None:
     assert "/tmp" not in verdict.message
 
 
-def test_undefined_function_is_a_compile_error(evaluator: CpuEvaluator) -> None:
+def test_undefined_function_is_a_compile_error(evaluator: LocalEvaluator) -> None:
     verdict = evaluator.evaluate(program("elsewhere(y);", "void elsewhere(float *);"))
     assert isinstance(verdict, CompileError)
     assert "undefined reference to `elsewhere(float*)'" in verdict.message
 
 
-def test_missing_entry_point_names_the_prototype(evaluator: CpuEvaluator) -> None:
+def test_missing_entry_point_names_the_prototype(evaluator: LocalEvaluator) -> None:
     verdict = evaluator.evaluate(Program(language="cpp", source="int other() { return 1; }\n"))
     assert isinstance(verdict, CompileError)
     assert 'extern "C" void rowscale(const float *x' in verdict.message
 
 
-def test_cpp_linkage_is_explained(evaluator: CpuEvaluator) -> None:
+def test_cpp_linkage_is_explained(evaluator: LocalEvaluator) -> None:
     source = program().source.replace('extern "C" ', "")
     verdict = evaluator.evaluate(Program(language="cpp", source=source))
     assert isinstance(verdict, CompileError)
@@ -103,25 +103,25 @@ def test_cpp_linkage_is_explained(evaluator: CpuEvaluator) -> None:
         ("char *volatile p = new char[1ull << 40]; *p = 1;", "out_of_memory"),
     ],
 )
-def test_a_crash_has_its_name(evaluator: CpuEvaluator, body: str, signal: str) -> None:
+def test_a_crash_has_its_name(evaluator: LocalEvaluator, body: str, signal: str) -> None:
     verdict = evaluator.evaluate(program(body))
     assert isinstance(verdict, Crashed), verdict
     assert verdict.signal == signal
     assert "workload 'wide'" in verdict.message or "workload 'tall'" in verdict.message
 
 
-def test_last_words_are_in_the_crash_message(evaluator: CpuEvaluator) -> None:
+def test_last_words_are_in_the_crash_message(evaluator: LocalEvaluator) -> None:
     verdict = evaluator.evaluate(program('fprintf(stderr, "tile 7 is odd\\n"); abort();'))
     assert isinstance(verdict, Crashed)
     assert "tile 7 is odd" in verdict.message
 
 
-def test_a_flood_of_output_does_no_harm(evaluator: CpuEvaluator) -> None:
+def test_a_flood_of_output_does_no_harm(evaluator: LocalEvaluator) -> None:
     verdict = evaluator.evaluate(program(f'for (int i = 0; i < 40000; i++) puts("{"x" * 100}"); {CALL_RIGHT}'))
     assert isinstance(verdict, Passed), verdict
 
 
-def test_endless_loop(evaluator: CpuEvaluator) -> None:
+def test_endless_loop(evaluator: LocalEvaluator) -> None:
     verdict = evaluator.evaluate(program("volatile bool on = true; while (on) {}"))
     assert isinstance(verdict, TimedOut)
     assert (verdict.stage, verdict.limit_s) == ("run", 1.5)
@@ -133,7 +133,7 @@ def wrong(verdict: Verdict) -> WrongResult:
     return verdict
 
 
-def test_wrong_values_are_counted_and_shown(evaluator: CpuEvaluator) -> None:
+def test_wrong_values_are_counted_and_shown(evaluator: LocalEvaluator) -> None:
     verdict = wrong(evaluator.evaluate(program(f"{CALL_RIGHT} y[3] += 1; y[n + 5] += 2;")))
     assert (verdict.reason, verdict.workload) == ("mismatch", "wide")
     assert "2 of 24000 elements" in verdict.message
@@ -142,42 +142,42 @@ def test_wrong_values_are_counted_and_shown(evaluator: CpuEvaluator) -> None:
     assert "Only rows 0..1" in verdict.message
 
 
-def test_wrong_shape_is_recognised(evaluator: CpuEvaluator) -> None:
+def test_wrong_shape_is_recognised(evaluator: LocalEvaluator) -> None:
     body = f"{CALL_RIGHT} static float t[24000]; memcpy(t, y, m * n * 4); for (int64_t i = 0; i < m; i++) "
     verdict = wrong(evaluator.evaluate(program(body + "for (int64_t j = 0; j < n; j++) y[j * m + i] = t[i * n + j];")))
     assert "transpose" in verdict.message
 
 
-def test_a_constant_factor_is_recognised(evaluator: CpuEvaluator) -> None:
+def test_a_constant_factor_is_recognised(evaluator: LocalEvaluator) -> None:
     verdict = wrong(evaluator.evaluate(program(f"{CALL_RIGHT} for (int64_t i = 0; i < m * n; i++) y[i] *= 0.5f;")))
     assert "0.5 times what is expected" in verdict.message
 
 
-def test_nan(evaluator: CpuEvaluator) -> None:
+def test_nan(evaluator: LocalEvaluator) -> None:
     verdict = wrong(evaluator.evaluate(program(f"{CALL_RIGHT} y[n] = NAN;")))
     assert verdict.reason == "nan"
     assert "first at [1, 0]" in verdict.message
 
 
-def test_unwritten_rows_are_named(evaluator: CpuEvaluator) -> None:
+def test_unwritten_rows_are_named(evaluator: LocalEvaluator) -> None:
     verdict = wrong(evaluator.evaluate(program("right(x, s, y, positive, m - 4, n); positive[20] = 0;")))
     assert verdict.reason == "unwritten"
     assert "rows 20..23 of 24" in verdict.message
 
 
-def test_unwritten_integers_are_noticed(evaluator: CpuEvaluator) -> None:
+def test_unwritten_integers_are_noticed(evaluator: LocalEvaluator) -> None:
     body = "static int32_t elsewhere[300]; right(x, s, y, elsewhere, m, n);"
     verdict = wrong(evaluator.evaluate(program(body)))
     assert verdict.reason == "unwritten"
     assert "'positive'" in verdict.message
 
 
-def test_adding_to_an_output_that_was_never_set(evaluator: CpuEvaluator) -> None:
+def test_adding_to_an_output_that_was_never_set(evaluator: LocalEvaluator) -> None:
     verdict = wrong(evaluator.evaluate(program("for (int64_t i = 0; i < m * n; i++) y[i] += x[i] * s[i / n];")))
     assert verdict.reason in ("nan", "unwritten")
 
 
-def test_outputs_of_an_earlier_call(evaluator: CpuEvaluator) -> None:
+def test_outputs_of_an_earlier_call(evaluator: LocalEvaluator) -> None:
     body = f"static bool kept = false; static float first[24000]; {CALL_RIGHT}"
     body += "if (!kept) memcpy(first, y, m * n * 4); kept = true; if (m == 24) memcpy(y, first, m * n * 4);"
     verdict = wrong(evaluator.evaluate(program(body)))
@@ -185,7 +185,7 @@ def test_outputs_of_an_earlier_call(evaluator: CpuEvaluator) -> None:
     assert "fresh inputs" in verdict.message
 
 
-def test_the_first_input_of_later_calls_counts_too(evaluator: CpuEvaluator) -> None:
+def test_the_first_input_of_later_calls_counts_too(evaluator: LocalEvaluator) -> None:
     body = f"static int calls = 0; {CALL_RIGHT} if (++calls > 5) y[0] += 1;"
     verdict = wrong(evaluator.evaluate(program(body)))
     assert "a later call" in verdict.message
@@ -206,14 +206,14 @@ def test_the_first_input_of_later_calls_counts_too(evaluator: CpuEvaluator) -> N
         (f"{CALL_RIGHT} if (!fork()) return;", "left_process", "1 process"),
     ],
 )
-def test_a_broken_rule_is_rejected(evaluator: CpuEvaluator, body: str, reason: str, word: str) -> None:
+def test_a_broken_rule_is_rejected(evaluator: LocalEvaluator, body: str, reason: str, word: str) -> None:
     verdict = evaluator.evaluate(program(body))
     assert isinstance(verdict, Rejected), verdict
     assert verdict.reason == reason
     assert word in verdict.message
 
 
-def test_a_stopped_clock_is_noticed(evaluator: CpuEvaluator) -> None:
+def test_a_stopped_clock_is_noticed(evaluator: LocalEvaluator) -> None:
     clock = """static int frozen(clockid_t, struct timespec *t) { t->tv_sec = 7; t->tv_nsec = 0; return 0; }
     static void freeze() {
         auto real = reinterpret_cast<unsigned char *>(&clock_gettime);
@@ -231,11 +231,11 @@ def test_a_stopped_clock_is_noticed(evaluator: CpuEvaluator) -> None:
         assert verdict.reason == "clock_mismatch"
 
 
-def test_after_all_of_these_a_right_program_still_passes(evaluator: CpuEvaluator) -> None:
+def test_after_all_of_these_a_right_program_still_passes(evaluator: LocalEvaluator) -> None:
     assert isinstance(evaluator.evaluate(program()), Passed)
 
 
-def test_programs_may_keep_threads_and_scratch_memory(evaluator: CpuEvaluator) -> None:
+def test_programs_may_keep_threads_and_scratch_memory(evaluator: LocalEvaluator) -> None:
     body = f"static thread_local std::vector<float> scratch; scratch.resize(m * n); std::thread([&] {{ {CALL_RIGHT} }})"
     verdict = evaluator.evaluate(program(body + ".join();", "\n#include <thread>\n#include <vector>\n"))
     assert isinstance(verdict, Passed), verdict

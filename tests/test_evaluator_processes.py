@@ -18,11 +18,12 @@ from tiny_task import CALL_RIGHT, REFERENCE, TOML, program, write_task
 
 from state.verdict import CompileError, Passed, TimedOut
 from tasks import lock
-from tasks.compiler import ToolMissing, find_compiler
-from tasks.cpu import CpuEvaluator
+from tasks.compiler import find_compiler
 from tasks.evaluator import EvaluatorUnavailable
 from tasks.isolation import alive, descendants
+from tasks.local import LocalEvaluator
 from tasks.task import TaskError
+from tasks.tool import ToolMissing
 from tasks.trusted import trusted_environment
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,9 +65,9 @@ def main_process(folder: Path, source: str, ending: str = "") -> subprocess.Pope
     script = f"""
 from pathlib import Path
 from state.program import Program
-from tasks.cpu import CpuEvaluator
+from tasks.local import LocalEvaluator
 from tasks.task import load_task
-evaluator = CpuEvaluator(load_task(Path({str(folder)!r})), rounds=3)
+evaluator = LocalEvaluator(load_task(Path({str(folder)!r})), rounds=3)
 evaluator.evaluate(Program(language="cpp", source=Path({str(folder / "program.cpp")!r}).read_text()))
 {ending}
 """
@@ -110,7 +111,7 @@ def test_a_killed_worker_means_unavailable_and_the_next_call_recovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    evaluator = CpuEvaluator(write_task(tmp_path, toml=PATIENT), rounds=3)
+    evaluator = LocalEvaluator(write_task(tmp_path, toml=PATIENT), rounds=3)
     assert isinstance(evaluator.evaluate(program()), Passed)
     worker = evaluator.trusted_pid
     assert worker is not None
@@ -133,7 +134,7 @@ def test_a_killed_worker_means_unavailable_and_the_next_call_recovers(
 
 def test_a_worker_that_hangs_is_ended_at_the_deadline(tmp_path: Path) -> None:
     reference = REFERENCE.replace("def reference(x, s):", "def reference(x, s):\n    import time; time.sleep(600)")
-    evaluator = CpuEvaluator(write_task(tmp_path, reference), rounds=3, patience_s=2.0)
+    evaluator = LocalEvaluator(write_task(tmp_path, reference), rounds=3, patience_s=2.0)
     with pytest.raises(EvaluatorUnavailable, match="within 2 s"):
         evaluator.evaluate(program())
     assert evaluator.trusted_pid is None
@@ -142,7 +143,7 @@ def test_a_worker_that_hangs_is_ended_at_the_deadline(tmp_path: Path) -> None:
 
 def test_a_fault_of_the_reference_is_named(tmp_path: Path) -> None:
     reference = REFERENCE.replace("return {", 'raise RuntimeError("no such table")\n    return {')
-    evaluator = CpuEvaluator(write_task(tmp_path, reference), rounds=3)
+    evaluator = LocalEvaluator(write_task(tmp_path, reference), rounds=3)
     with pytest.raises(TaskError, match=r"reference\.py: make_inputs: RuntimeError: no such table \(line 5\)"):
         evaluator.evaluate(program())
     with pytest.raises(TaskError, match="no such table"):
@@ -151,7 +152,7 @@ def test_a_fault_of_the_reference_is_named(tmp_path: Path) -> None:
 
 
 def test_closing_ends_everything(tmp_path: Path) -> None:
-    evaluator = CpuEvaluator(write_task(tmp_path), rounds=3)
+    evaluator = LocalEvaluator(write_task(tmp_path), rounds=3)
     evaluator.baseline()
     worker = evaluator.trusted_pid
     assert worker and alive(worker)
@@ -166,7 +167,7 @@ def test_settings_and_secrets_of_the_user(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
-    evaluator = CpuEvaluator(write_task(tmp_path), rounds=3, threads=1)
+    evaluator = LocalEvaluator(write_task(tmp_path), rounds=3, threads=1)
     checks = 'if (getenv("OPENAI_API_KEY") || getenv("OMP_WAIT_POLICY")) abort();'
     checks += 'if (strcmp(getenv("OMP_NUM_THREADS"), "1")) abort();'
     verdict = evaluator.evaluate(program(checks + CALL_RIGHT))
@@ -185,7 +186,7 @@ def test_settings_and_secrets_of_the_user(tmp_path: Path, monkeypatch: pytest.Mo
     evaluator.close()
 
 
-def test_baselines_that_are_wrong_or_fail_are_left_out(evaluator: CpuEvaluator) -> None:
+def test_baselines_that_are_wrong_or_fail_are_left_out(evaluator: LocalEvaluator) -> None:
     wide, tall = evaluator.baseline()
     assert (wide.workload, tall.workload) == ("wide", "tall")
     assert wide.strongest == "eager"
@@ -194,7 +195,7 @@ def test_baselines_that_are_wrong_or_fail_are_left_out(evaluator: CpuEvaluator) 
     assert re.search(r"reference\.py: raising: NotImplementedError: this build lacks it", wide.errors["raising"])
 
 
-def test_a_baseline_far_from_its_stored_latency_is_marked(evaluator: CpuEvaluator) -> None:
+def test_a_baseline_far_from_its_stored_latency_is_marked(evaluator: LocalEvaluator) -> None:
     fresh = evaluator.baseline()
     stored = tuple(
         timing.model_copy(update={"latency_us": {"eager": 50 * timing.latency_us["eager"]}}) for timing in fresh
@@ -209,7 +210,7 @@ def test_a_baseline_far_from_its_stored_latency_is_marked(evaluator: CpuEvaluato
         evaluator.use_baseline((fresh[0].model_copy(update={"strongest": "other"}),))
 
 
-def test_two_threads_may_evaluate_at_once(evaluator: CpuEvaluator) -> None:
+def test_two_threads_may_evaluate_at_once(evaluator: LocalEvaluator) -> None:
     verdicts = []
     threads = [threading.Thread(target=lambda: verdicts.append(evaluator.evaluate(program()))) for _ in range(2)]
     for thread in threads:
@@ -219,7 +220,7 @@ def test_two_threads_may_evaluate_at_once(evaluator: CpuEvaluator) -> None:
     assert [verdict.kind for verdict in verdicts] == ["passed", "passed"]
 
 
-def test_no_compiler_runs_beside_a_timing(evaluator: CpuEvaluator) -> None:
+def test_no_compiler_runs_beside_a_timing(evaluator: LocalEvaluator) -> None:
     verdicts = []
     with lock.timing():
         thread = threading.Thread(target=lambda: verdicts.append(evaluator.evaluate(program("this fails;"))))
@@ -243,7 +244,7 @@ def test_compilers_share_the_lock_and_timings_do_not() -> None:
 
 def test_a_compiler_is_stopped_at_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    evaluator = CpuEvaluator(write_task(tmp_path, toml=TOML.replace("compile_s = 30.0", "compile_s = 0.5")))
+    evaluator = LocalEvaluator(write_task(tmp_path, toml=TOML.replace("compile_s = 30.0", "compile_s = 0.5")))
     os.mkfifo(tmp_path / "never.h")
     verdict = evaluator.evaluate(program(extra=f'\n#include "{tmp_path / "never.h"}"\n'))
     assert isinstance(verdict, TimedOut)
@@ -253,7 +254,7 @@ def test_a_compiler_is_stopped_at_its_limit(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_instruction_set_follows_march(tmp_path: Path) -> None:
-    plain = CpuEvaluator(write_task(tmp_path), march="x86-64" if os.uname().machine == "x86_64" else "armv8-a")
+    plain = LocalEvaluator(write_task(tmp_path), march="x86-64" if os.uname().machine == "x86_64" else "armv8-a")
     assert "AVX" not in plain.hardware
     assert "-march=" in plain.hardware
     plain.close()
@@ -261,7 +262,7 @@ def test_the_instruction_set_follows_march(tmp_path: Path) -> None:
 
 def test_a_missing_or_unwilling_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ToolMissing, match="does not accept -march=pdp11"):
-        CpuEvaluator(write_task(tmp_path), march="pdp11")
+        LocalEvaluator(write_task(tmp_path), march="pdp11")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolMissing, match=r"g\+\+ was not found: install it"):
         find_compiler.__wrapped__("native")

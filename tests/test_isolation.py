@@ -13,11 +13,11 @@ import pytest
 import torch
 from tiny_task import REFERENCE, write_task
 
-from tasks.cpu import plain
+from tasks.fault import crash
 from tasks.isolation import alive, descendants, end_tree, kill_descendants, marked, usable_cores, wait_until_quiet
+from tasks.local import plain
 from tasks.problem import Problem, ProblemError
 from tasks.race import race
-from tasks.runner import crash
 from tasks.timing import Pair, believed, drift, estimate, grossly_short, score_noise
 
 FAMILY = """
@@ -92,10 +92,10 @@ def test_a_clock_is_believed_within_the_slack() -> None:
 
 
 def test_how_a_process_ended_has_a_name() -> None:
-    assert crash(0, 0, 100, "", "now").verdict["signal"] == "exit"
-    assert crash(signal.SIGSEGV, 10, 100, "", "now").verdict["signal"] == "SIGSEGV"
-    assert crash(signal.SIGSEGV, 90, 100, "", "now").verdict["signal"] == "out_of_memory"
-    assert crash(signal.SIGABRT, 1, 100, "std::bad_alloc", "now").verdict["signal"] == "out_of_memory"
+    assert crash(0, (0, 100), "", "now").verdict["signal"] == "exit"
+    assert crash(signal.SIGSEGV, (10, 100), "", "now").verdict["signal"] == "SIGSEGV"
+    assert crash(signal.SIGSEGV, (90, 100), "", "now").verdict["signal"] == "out_of_memory"
+    assert crash(signal.SIGABRT, (1, 100), "std::bad_alloc", "now").verdict["signal"] == "out_of_memory"
 
 
 @pytest.mark.parametrize(
