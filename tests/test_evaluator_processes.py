@@ -81,7 +81,7 @@ def test_kill_9_in_an_evaluation_leaves_no_process(tmp_path: Path) -> None:
     until(lambda: len(candidates(main.pid)) >= 2)  # the daemon is a fork of the candidate
     time.sleep(0.2)
     below = living(main.pid)
-    assert len(below) == 3
+    assert len(below) >= 3
     main.kill()
     main.wait()
     until(lambda: not any(alive(pid) for pid in below), 10)
@@ -249,7 +249,7 @@ def test_a_compiler_is_stopped_at_its_limit(tmp_path: Path, monkeypatch: pytest.
     verdict = evaluator.evaluate(program(extra=f'\n#include "{tmp_path / "never.h"}"\n'))
     assert isinstance(verdict, TimedOut)
     assert (verdict.stage, verdict.limit_s) == ("compile", 0.5)
-    assert not inside(tmp_path)
+    assert set(inside(tmp_path)) == {evaluator.trusted_pid}
     evaluator.close()
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from tiny_task import REFERENCE, write_task
 
+from tasks.device import Cpu
 from tasks.fault import crash
 from tasks.isolation import alive, descendants, end_tree, kill_descendants, marked, usable_cores, wait_until_quiet
 from tasks.local import plain
@@ -117,5 +118,5 @@ def test_a_fault_of_a_task_names_file_and_key(tmp_path: Path, old: str, new: str
     assert changed != REFERENCE
     task = write_task(tmp_path, changed)
     with pytest.raises(ProblemError, match=message):
-        problem = Problem(plain(task))
+        problem = Problem(plain(task), Cpu())
         race(problem, problem.loads["wide"])
