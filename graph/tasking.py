@@ -139,7 +139,7 @@ def _program(path: Path, task: Task) -> Program:
     text = source(path)
     language = language_of(path.name, text, task.languages)
     if language is None:
-        raise TaskError(f"{path}: no {' or '.join(task.languages)} program, which is what task {task.name} takes here")
+        raise TaskError(f"{path}: here task {task.name} takes {', '.join(task.languages)} programs (see --language)")
     return Program(language=language, source=text)
 
 

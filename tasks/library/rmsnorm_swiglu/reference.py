@@ -15,13 +15,13 @@ def make_inputs(generator: torch.Generator, tokens: int, hidden: int) -> dict[st
     gate, up, residual = (_uniform((tokens, hidden), generator) for _ in range(3))
     gate[:, ::OUTLIER_EVERY] *= OUTLIER
     up[:, ::OUTLIER_EVERY] /= OUTLIER
-    weight = torch.empty(hidden).uniform_(0.5, 1.5, generator=generator)
+    weight = torch.empty(hidden, device=generator.device).uniform_(0.5, 1.5, generator=generator)
     return {"gate": gate, "up": up, "residual": residual, "weight": weight}
 
 
 def _uniform(shape: tuple[int, int], generator: torch.Generator) -> Tensor:
     count = shape[0] * shape[1]
-    words = torch.empty((count + 3) // 4, dtype=torch.int64)
+    words = torch.empty((count + 3) // 4, dtype=torch.int64, device=generator.device)
     words.random_(-(2**63), None, generator=generator)  # four values at a time
     return words.view(torch.int16)[:count].view(shape) * (3.0 / 2**15)
 
