@@ -31,6 +31,7 @@ def run(
     max_minutes: Annotated[float | None, typer.Option(help="Cap on minutes in models and evaluator.")] = None,
     seed_program: Annotated[Path | None, typer.Option(help="A program to start from.")] = None,
     approve: Annotated[str, typer.Option(help="Edits that wait for you: never, prunes or edits.")] = "never",
+    device: Annotated[str, typer.Option(help="Where python programs run: cpu or cuda.")] = "cpu",
     march: Annotated[str, typer.Option(help="-march for the compiler.")] = "native",
     threads: Annotated[int | None, typer.Option(min=1, help="OpenMP threads; default: every core.")] = None,
     db: Db = DB,
@@ -39,7 +40,7 @@ def run(
 
     Stop it at any time (Ctrl-C) and go on with `ksearch resume`.
     """
-    found = find_task(task).narrowed(language)
+    found = find_task(task).narrowed(language, "cuda" if device == "cuda" else "cpu")
     settings = Settings.model_validate(
         {
             "task": str(found.folder) if "/" in task or Path(task).is_dir() else task,
@@ -47,6 +48,7 @@ def run(
             "world_model": world_model,
             "coder": coder,
             "language": language,
+            "device": device,
             "budget": budget,
             "stagnation": stagnation,
             "min_improvement": min_improvement,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from rich.table import Table
 
 from graph.build import graph
@@ -22,6 +23,7 @@ from tasks.task import Task, TaskError, find_task, shipped
 
 SCAFFOLD = Path(__file__).parent.parent / "tasks" / "scaffold"
 March = Annotated[str, typer.Option(help="-march for the compiler.")]
+Device = Annotated[str, typer.Option(help="Where python programs run: cpu or cuda.")]
 Language = Annotated[str | None, typer.Option(help="Language of the programs; default: the task's first.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="OpenMP threads; default: every core.")]
 
@@ -67,12 +69,14 @@ def new(name: Annotated[str, typer.Argument(help="Name of the task, and of its f
 def check(
     folder: Annotated[Path, typer.Argument(help="A task folder.")],
     language: Language = None,
+    device: Device = "cpu",
     march: March = "native",
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Validate a task folder and time its PyTorch formulations."""
-    task = find_task(str(folder.resolve())).narrowed(language)
+    settings = _settings(str(folder), language=language, device=device, march=march, threads=threads)
+    task = find_task(str(folder.resolve())).narrowed(language, settings.device)
     intents = 0
     if task.playbook.is_dir():
         book = load_playbook(task.playbook)
@@ -80,7 +84,7 @@ def check(
         for intent in book.intents:
             for attempt in range(1, len(intent.variants) + 1):
                 book.program(intent, {}, attempt)
-    evaluator = evaluator_for(task, Settings(task=str(folder), language=language, march=march, threads=threads))
+    evaluator = evaluator_for(task, settings)
     try:
         rows = evaluator.baseline()
     finally:
@@ -98,6 +102,7 @@ def evaluate(
     task: Annotated[str, typer.Argument(help="A shipped task or a task folder.")],
     files: Annotated[list[Path], typer.Argument(help="Programs, or folders of them.", metavar="FILE...")],
     language: Language = None,
+    device: Device = "cpu",
     march: March = "native",
     threads: Threads = None,
     as_json: Json = False,
@@ -106,11 +111,13 @@ def evaluate(
 
     Each is timed against the baseline; nothing is stored.
     """
-    found = find_task(task).narrowed(language)
+    settings = _settings(task, language=language, device=device, march=march, threads=threads)
+    found = find_task(task).narrowed(language, settings.device)
     programs = [(path, _program(path, found)) for path in _sources(files, found)]
-    evaluator = evaluator_for(found, Settings(task=task, language=language, march=march, threads=threads))
+    evaluator = evaluator_for(found, settings)
     verdicts: list[tuple[Path, Verdict]] = []
     try:
+        evaluator.prepare([program for _, program in programs])
         for path, program in programs:
             verdicts.append((path, evaluator.evaluate(program)))
             if not as_json:
@@ -122,6 +129,15 @@ def evaluate(
     for path, verdict in verdicts:
         table.add_row(path.name, verdict.kind.replace("_", " "), f"{score_of(verdict):.1f}")
     output(rows, table, as_json)
+
+
+def _settings(task: str, **choices: object) -> Settings:
+    """Settings from options. Raises typer.BadParameter for a value that is none."""
+    try:
+        return Settings.model_validate({"task": task, **choices})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise typer.BadParameter(f"--{first['loc'][0]}: {first['msg']}") from None
 
 
 def _sources(files: list[Path], task: Task) -> list[Path]:
