@@ -16,7 +16,7 @@ Language = Literal["cpp", "python", "triton", "cuda"]
 SUFFIX: dict[Language, str] = {"cpp": ".cpp", "python": ".py", "triton": ".py", "cuda": ".cu"}
 """The file name suffix of each language."""
 
-_IMPORTS_TRITON = re.compile(r"^\s*(?:import|from)\s+triton\b", re.MULTILINE)
+_IMPORTS_TRITON = re.compile(r"^\s*(?:import\s+(?:[\w. ]+,\s*)*|from\s+)triton\b", re.MULTILINE)
 
 
 def imports_triton(source: str) -> bool:

@@ -30,6 +30,7 @@ _MOUNT_ATTR_RDONLY = 1
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 1, 24, 38, 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _CAPABILITY_VERSION_3 = 0x20080522
+_MACHINE_WIDE = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mount.argtypes = (c_char_p, c_char_p, c_char_p, c_ulong, c_char_p)
 _LIBC.prctl.argtypes = (c_int, c_ulong, c_ulong, c_ulong, c_ulong)
@@ -110,13 +111,22 @@ def _close_off(scratch: str, inside: list[str]) -> list[str]:
 
 
 def _own_proc(own_user: bool) -> bool:
-    """/proc shows this namespace alone, read-only; no further user namespace, with rights anew, can be made."""
+    """/proc shows this namespace alone; no further user namespace, with rights anew, can be made.
+
+    A process may write what /proc holds of itself (CUDA does), and nothing that concerns the whole machine.
+    """
     flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     if _LIBC.mount(b"proc", b"/proc", b"proc", flags, None) != 0:
         return False
     if own_user:
         _write("/proc/sys/user/max_user_namespaces", "0")
-    return bool(_LIBC.mount(None, b"/proc", None, flags | _MS_REMOUNT | _MS_BIND | _MS_RDONLY, None) == 0)
+    closed = [path for path in _MACHINE_WIDE if os.path.exists(path)]  # noqa: PTH110 - pathlib is slow to import
+    return all(_read_only(os.fsencode(path), flags) for path in closed)
+
+
+def _read_only(path: bytes, flags: int) -> bool:
+    bound = _LIBC.mount(path, path, None, _MS_BIND, None) == 0
+    return bound and _LIBC.mount(None, path, None, flags | _MS_REMOUNT | _MS_BIND | _MS_RDONLY, None) == 0
 
 
 def _give_up_rights() -> list[str]:
