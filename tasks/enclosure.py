@@ -126,7 +126,7 @@ def _own_proc(own_user: bool) -> bool:
 
 def _read_only(path: bytes, flags: int) -> bool:
     bound = _LIBC.mount(path, path, None, _MS_BIND, None) == 0
-    return bound and _LIBC.mount(None, path, None, flags | _MS_REMOUNT | _MS_BIND | _MS_RDONLY, None) == 0
+    return bound and bool(_LIBC.mount(None, path, None, flags | _MS_REMOUNT | _MS_BIND | _MS_RDONLY, None) == 0)
 
 
 def _give_up_rights() -> list[str]:

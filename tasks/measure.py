@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -49,15 +49,26 @@ class Plan:
     """Relative standard error of a workload's ratio at which its rounds may end early."""
 
 
+@dataclass
+class Known:
+    """What a worker has found out about its task and machine."""
+
+    warmed: set[tuple[str, str]] = field(default_factory=set)
+    """Workloads and formulations whose first calls are over."""
+    message_us: float = 0.0
+    """What the wall clock shows of a GPU call beyond an honest program's own time."""
+
+
 class Measurement:
     """Checks and times one candidate on some workloads of a problem."""
 
-    def __init__(self, problem: Problem, plan: Plan, warmed: set[tuple[str, str]]) -> None:
+    def __init__(self, problem: Problem, plan: Plan, known: Known) -> None:
         self.seeds: list[int] = []
         self._problem = problem
         self._device = problem.device
         self._plan = plan
-        self._warmed = warmed
+        self._warmed = known.warmed
+        self._message_us = known.message_us
         self._tolerance = Tolerance(problem.atol, problem.rtol)
         self._tracks = [Track(problem.loads[name]) for name in plan.workloads]
         self._raced: list[dict[str, Any]] = []
@@ -211,7 +222,7 @@ class Measurement:
             if not pending or time.monotonic() > enough:
                 break
         for track in self._tracks:
-            track.examine(self._device)
+            track.examine(self._device, self._message_us)
         self._look_for_slowing(pending)
         return self._passed({track.load.name for track in pending})
 
@@ -246,9 +257,7 @@ class Measurement:
         return {"kind": "passed", "timings": timings, "noise": noise, "drifted": bool(drifted)}
 
 
-def measure(
-    problem: Problem, plan: Plan, build: Build, launcher: Launcher, warmed: set[tuple[str, str]]
-) -> dict[str, Any]:
+def measure(problem: Problem, plan: Plan, build: Build, launcher: Launcher, known: Known) -> dict[str, Any]:
     """The plain verdict on a build, and what its receipt needs."""
     with torch.inference_mode():
-        return Measurement(problem, plan, warmed).run(build, launcher)
+        return Measurement(problem, plan, known).run(build, launcher)

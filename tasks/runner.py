@@ -134,11 +134,10 @@ class Runner:
         if self._uses_torch and workload not in self._called:
             limit += self._problem.compile_s  # compiled when it is first called
         self._called.add(workload)
-        request = b"%d" % self._order.index(workload)
-        if self._uses_torch:
-            request += b" %d %d" % (self._cycles(sleep_us), cold)
+        index = b"%d" % self._order.index(workload)
         os.kill(self._process, signal.SIGCONT)
-        self._ask(AWAKEN, limit, during)
+        self._ask(AWAKEN + b" " + index if self._uses_torch else AWAKEN, limit, during)
+        request = b"%d %d" % (self._cycles(sleep_us), cold) if self._uses_torch else index
         began = time.perf_counter_ns()
         answer = self._ask(request, limit, during)
         ended = time.perf_counter_ns()

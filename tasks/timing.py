@@ -8,8 +8,6 @@ from statistics import median
 
 _SLACK_US = 100.0
 _SLACK = 0.05
-_MESSAGE_US = 150.0
-"""What waking a stopped process and two messages take at most, in the median."""
 _GROSS_US = 8000.0
 _NOISE_FLOOR = 0.002
 _MAD_TO_SIGMA = 1.4826
@@ -28,11 +26,6 @@ class Pair:
 def believed(own_us: float, wall_us: float) -> float:
     """A candidate's own time, where it agrees with the trusted wall clock; else the wall clock less the slack."""
     return max(own_us, wall_us - max(_SLACK_US, _SLACK * wall_us))
-
-
-def hidden_us(own_us: float, wall_us: float) -> float:
-    """How much more time passed between request and reply than a GPU call reports and its messages explain."""
-    return wall_us - own_us - max(_MESSAGE_US, _SLACK * wall_us)
 
 
 def grossly_short(own_us: float, wall_us: float) -> bool:

@@ -9,12 +9,14 @@ from tasks.device import Device
 from tasks.fault import Fault
 from tasks.problem import Load, Tensors
 from tasks.runner import Call
-from tasks.timing import Estimate, Pair, believed, drift, estimate, grossly_short, hidden_us
+from tasks.timing import Estimate, Pair, believed, drift, estimate, grossly_short
 
 _FLOOR = 0.9
 """A latency below this share of the roofline floor is impossible."""
 _LATE_US = 20.0
 _LATE = 0.1
+_MESSAGES_VARY = 0.5
+"""How much longer messages may take now than when they were measured."""
 _HIDDEN = 0.25
 """Of a latency: what a program may hide from its own clock before it is rejected."""
 
@@ -66,8 +68,11 @@ class Track:
         if earlier is not None and drift(earlier.baseline_us, self.stored_us) < self.drift():
             self.best = earlier
 
-    def examine(self, device: Device) -> None:
-        """The reported times can be true. Raises Fault (rejected) with what contradicts them."""
+    def examine(self, device: Device, message_us: float) -> None:
+        """The reported times can be true. Raises Fault (rejected) with what contradicts them.
+
+        `message_us` is what the wall clock shows beyond an honest program's own time.
+        """
         name = self.load.name
         if self.short and self.short == self.rounds:
             raise _rejected(
@@ -84,7 +89,7 @@ class Track:
                 f"on workload {name!r} work was still running on the device {late:.0f} us after the entry point's own "
                 "stream was done: side streams must be joined to the current stream before the call returns",
             )
-        self._examine_bare(latency)
+        self._examine_bare(latency, message_us)
         floor = device.floor_us(self.load.least_read, self.load.written, self.load.operations)
         if latency < _FLOOR * floor:
             raise _rejected(
@@ -93,12 +98,12 @@ class Track:
                 "cannot read the inputs and do the arithmetic in that time, so the timed call did not do the work",
             )
 
-    def _examine_bare(self, latency: float) -> None:
+    def _examine_bare(self, latency: float, message_us: float) -> None:
         if not self.bare:
             return
-        hidden = median(hidden_us(call.own_us + call.late_us, call.wall_us) for call in self.bare)
+        hidden = median(call.wall_us - call.own_us - call.late_us for call in self.bare) - message_us
         own = median(call.own_us for call in self.bare)
-        if hidden > max(_HIDDEN * latency, 0.0) and hidden > 0:
+        if hidden > max(_HIDDEN * latency, _MESSAGES_VARY * message_us):
             raise _rejected(
                 "clock_mismatch",
                 f"on workload {self.load.name!r} the program's process reports {own:.0f} us for calls that took "
