@@ -12,6 +12,7 @@ from graph.inspecting import best, runs, show, tree
 from graph.people import approve, edit, studio
 from graph.searching import resume, run
 from graph.tasking import check, draw_graph, evaluate, new, tasks
+from graph.verifying import verify
 from nodes.models.named import ModelError, ModelUnavailable
 from state.database import ArchiveError
 from state.lease import RunBusy
@@ -26,7 +27,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped and resumable.",
 )  # fmt: skip
 
-for command in (run, resume, runs, tree, show, best, approve, edit, tasks, new, check, studio):
+for command in (run, resume, runs, tree, show, best, approve, edit, tasks, new, check, studio, verify):
     app.command()(command)
 app.command("eval")(evaluate)
 app.command("graph")(draw_graph)

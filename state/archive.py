@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from state.database import open_database, packed, unpacked
+from state.database import open_database, packed, unpacked, whole
 from state.edits import EVENT, Event
 from state.effects import CallKey, Prompt, Purpose, Reply, VerdictKey
 from state.program import Program
@@ -212,18 +212,8 @@ class Archive:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """What is written inside is committed together; one inside another is part of it."""
-        connection = self._db.conn
-        with self._lock:
-            if connection.in_transaction:
-                yield
-                return
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+        with self._lock, whole(self._db.conn):
+            yield
 
     def save_run(self, run: str, summary: dict[str, Any]) -> None:
         """The run's line in the list of runs; keys are columns of the table `runs`."""

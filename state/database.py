@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import zstandard
@@ -13,6 +16,51 @@ from state.schema import MIGRATIONS
 
 class ArchiveError(RuntimeError):
     """The database cannot be opened or is not ours; the message names the file and what to do."""
+
+
+class DiskFull(ArchiveError):
+    """The database can take nothing more; whatever was committed is in it."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"{path}: cannot be written ({reason}); everything that was stored is kept. Make room on its disk "
+            "and give the same command again"
+        )
+        self.reason = reason
+
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def needs_room(path: Path) -> Iterator[None]:
+    """What fails inside because the database's disk takes nothing more raises DiskFull."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            raise
+        raise DiskFull(path, str(error)) from error
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        raise DiskFull(path, error.strerror or "no space left") from error
+
+
+@contextmanager
+def whole(connection: sqlite3.Connection) -> Iterator[None]:
+    """What is written inside is committed together, or nothing of it is there; part of a transaction under way."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a full disk may have ended it already
+            connection.execute("ROLLBACK")
+        raise
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -63,8 +111,8 @@ def open_database(path: Path) -> Database:
 
 
 def packed(text: str) -> bytes:
-    """The text, compressed with Zstandard."""
-    return zstandard.compress(text.encode())
+    """The text, compressed with Zstandard; its checksum tells damaged bytes."""
+    return zstandard.ZstdCompressor(write_checksum=True).compress(text.encode())
 
 
 def unpacked(data: bytes) -> str:
