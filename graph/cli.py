@@ -14,7 +14,7 @@ from graph.searching import resume, run
 from graph.tasking import check, draw_graph, evaluate, new, tasks
 from graph.verifying import verify
 from nodes.models.named import ModelError, ModelUnavailable
-from state.database import ArchiveError
+from state.database import ArchiveError, DiskFull
 from state.lease import RunBusy
 from tasks.compiler import ToolMissing
 from tasks.evaluator import EvaluatorUnavailable
@@ -37,6 +37,8 @@ def main(arguments: list[str] | None = None) -> None:
     """The entry point of `ksearch`; expected errors become one message and an exit code (as SystemExit)."""
     try:
         app(arguments)
+    except DiskFull as error:
+        sys.exit(complain(str(error), PARKED))
     except (TaskError, ModelError, ArchiveError, ToolMissing, typer.BadParameter) as error:
         sys.exit(complain(str(error), USAGE))
     except (RunBusy, EvaluatorUnavailable) as error:

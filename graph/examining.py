@@ -153,16 +153,12 @@ def _read_checkpoints(connection: sqlite3.Connection, found: Examination) -> Non
 def _step(row: sqlite3.Row, looped: bool, values: dict[str, Any]) -> Step:
     log = values.get("log") or []
     action, last, best = (values.get(name) or {} for name in ("action", "last", "best"))
-    needs: set[str | None] = {
-        action.get("program"),
-        action.get("parent_program"),
-        last.get("program"),
-        best.get("program"),
-    }
-    needs |= {node.get("program_id") for node in (values.get("tree") or {}).get("nodes", [])}
+    needs: list[str | None] = [action.get("program"), action.get("parent_program"), last.get("program"),
+                               best.get("program")]  # fmt: skip
+    needs += [node.get("program_id") for node in (values.get("tree") or {}).get("nodes", [])]
     return Step(
-        id=row["checkpoint_id"], looped=looped, branch=values.get("branch", "main"),
-        start=values.get("event_count", 0) - len(log), log=log, needs=frozenset(name for name in needs if name is not None),
+        id=row["checkpoint_id"], looped=looped, branch=values.get("branch", "main"), log=log,
+        start=values.get("event_count", 0) - len(log), needs=frozenset(name for name in needs if name is not None),
     )  # fmt: skip
 
 

@@ -100,6 +100,13 @@ def concluded(runs: Runs, run_id: str, ended: Ended, db: Path) -> int:
             f"the evaluator is away ({ended.interrupt['reason']}); no budget was spent and nothing is lost. "
             f"Go on at this very evaluation with: ksearch resume {short}{option}", PARKED,
         )  # fmt: skip
+    elif ended.status == "full":
+        spent = ended.state.get("evaluations", 0)
+        complain(
+            f"{db}: cannot be written ({ended.reason}); the run stopped. Everything up to the step in flight is kept "
+            f"({spent} evaluations), nothing is lost. Make room on the disk, then go on with: "
+            f"ksearch resume {short}{option}", PARKED,
+        )  # fmt: skip
     else:
         complain(f"stopped; nothing is lost. Go on with: ksearch resume {short}{option}", PARKED)
     return PARKED

@@ -29,7 +29,13 @@ class DiskFull(ArchiveError):
         self.reason = reason
 
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+"""The system's words for a full disk."""
+_NOT_WRITTEN = (
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE,
+    sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMMAP,
+)  # fmt: skip
+"""SQLite's words for a full disk: it puts the last three where it cannot make its index of the write-ahead log."""
 
 
 @contextmanager
@@ -38,13 +44,9 @@ def needs_room(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        if error.sqlite_errorcode not in _NOT_WRITTEN:
             raise
         raise DiskFull(path, str(error)) from error
-    except OSError as error:
-        if error.errno not in _NO_SPACE:
-            raise
-        raise DiskFull(path, error.strerror or "no space left") from error
 
 
 @contextmanager
@@ -83,31 +85,39 @@ def open_database(path: Path) -> Database:
     """The database with its tables up to date. Raises ArchiveError; then the file is as it was."""
     connection: sqlite3.Connection | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        connection = connect(path)
-        problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if problem != "ok":
-            raise sqlite3.DatabaseError(problem)
-        if path.stat().st_size % connection.execute("PRAGMA page_size").fetchone()[0]:
-            raise sqlite3.DatabaseError("its last page is cut off")
-        database = Database(connection)
-        connection.execute("BEGIN IMMEDIATE")  # waits for another writer; a later lock would fail at once
-        MIGRATIONS.apply(database)
-        connection.execute("COMMIT")
-        connection = None
+        with needs_room(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            connection = connect(path)
+            _refuse_damaged(path, connection)
+            database = Database(connection)
+            connection.execute("BEGIN IMMEDIATE")  # waits for another writer; a later lock would fail at once
+            MIGRATIONS.apply(database)
+            connection.execute("COMMIT")
+            connection = None
     except OSError as error:
+        if error.errno in NO_SPACE:
+            raise DiskFull(path, error.strerror or "no space left") from None
         raise ArchiveError(f"{path}: cannot be created ({error.strerror}); choose another with --db") from None
     except sqlite3.OperationalError as error:
         raise ArchiveError(f"{path}: cannot be opened ({error}); choose another with --db") from None
     except sqlite3.DatabaseError as error:
         raise ArchiveError(
             f"{path}: not a K-Search database, or damaged ({error}). The file was left as it is; "
-            "choose another with --db, or save what is left with `sqlite3 FILE .recover`"
+            f"choose another with --db, or see what can be saved: ksearch verify --db {path}"
         ) from None
     finally:
         if connection is not None:
             connection.close()
     return database
+
+
+def _refuse_damaged(path: Path, connection: sqlite3.Connection) -> None:
+    """Raises sqlite3.DatabaseError when a page is damaged or cut off."""
+    problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if problem != "ok":
+        raise sqlite3.DatabaseError(problem)
+    if path.stat().st_size % connection.execute("PRAGMA page_size").fetchone()[0]:
+        raise sqlite3.DatabaseError("its last page is cut off")
 
 
 def packed(text: str) -> bytes:
