@@ -63,7 +63,7 @@ def run(
         say(f"run {runs.short(run_id)}: task {found.name}, model {settings.model}, budget {budget}, database {db}")
         if settings.needs_label and not console.is_terminal:
             say(LABEL)
-        with watcher_for(console, "measuring the PyTorch baselines ...") as watch:
+        with watcher_for(console, runs.archive.voucher, "measuring the PyTorch baselines ...") as watch:
             ended = runs.start(settings, watch, run_id)
         raise typer.Exit(concluded(runs, run_id, ended, db))
 
@@ -78,7 +78,7 @@ def resume(run_id: RunId, db: Db = DB) -> None:
         short = runs.short(found)
         if runs.status(found) == "done":
             say(f"run {short} is done already")
-        with watcher_for(console, f"going on with run {short} ...") as watch:
+        with watcher_for(console, runs.archive.voucher, f"going on with run {short} ...") as watch:
             ended = runs.resume(found, watch)
         raise typer.Exit(concluded(runs, found, ended, db))
 
@@ -88,7 +88,7 @@ def concluded(runs: Runs, run_id: str, ended: Ended, db: Path) -> int:
     short = runs.short(run_id)
     option = db_option(db)
     if ended.status == "done":
-        console.print(result_view(ended.state, best_verdict(runs, ended)))
+        console.print(result_view(ended.state, best_verdict(runs, ended), runs.archive.voucher))
         say(f"The program: ksearch best {short}{option}    Everything about it: ksearch show {short}{option}")
         return DONE
     if ended.status == "waiting":
