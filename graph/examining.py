@@ -27,6 +27,8 @@ class Step:
     """A checkpoint that loads, without its state."""
 
     id: str
+    number: int
+    """Of its row."""
     looped: bool
     """A node wrote it, not a person."""
     branch: str
@@ -157,7 +159,7 @@ def _step(row: sqlite3.Row, looped: bool, values: dict[str, Any]) -> Step:
                                best.get("program")]  # fmt: skip
     needs += [node.get("program_id") for node in (values.get("tree") or {}).get("nodes", [])]
     return Step(
-        id=row["checkpoint_id"], looped=looped, branch=values.get("branch", "main"), log=log,
+        id=row["checkpoint_id"], number=row["number"], looped=looped, branch=values.get("branch", "main"), log=log,
         start=values.get("event_count", 0) - len(log), needs=frozenset(name for name in needs if name is not None),
     )  # fmt: skip
 
@@ -173,7 +175,7 @@ def _fate(connection: sqlite3.Connection, found: Examination, run: str) -> Fate:
     if usable is None:
         readable = bool(held.programs_of(run) & held.programs)
         return Fate("readable" if readable else "lost", tuple(gone))
-    values = _values(connection, run, usable.id)
+    values = _values(connection, usable)
     log = _log_problems(held, run, usable, values)
     if log:
         held.tables["events"].damaged.append(Damage(f"{run}/{usable.branch}", log[0], run))
@@ -194,12 +196,9 @@ def _gone(found: Examination, run: str) -> list[str]:
     return []
 
 
-def _values(connection: sqlite3.Connection, run: str, checkpoint: str) -> SearchState:
-    row = connection.execute(
-        "SELECT type, checkpoint FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = '' AND checkpoint_id = ?",
-        [run, checkpoint],
-    ).fetchone()
-    values: SearchState = _LOADS((row["type"], row["checkpoint"]))["channel_values"]
+def _values(connection: sqlite3.Connection, step: Step) -> SearchState:
+    row = connection.execute("SELECT type, checkpoint FROM checkpoints NOT INDEXED WHERE rowid = ?", [step.number])
+    values: SearchState = _LOADS(tuple(row.fetchone()))["channel_values"]
     return values
 
 

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from graph.console import DB, DONE, FAILED, USAGE, Db, Json, RunId, complain, console, existing, output, say
-from graph.programs import code_view, diff_view, verdict_view
+from graph.programs import code_view, diff_view, verdict_view, vouching_view
 from graph.report import label, result_view, runs_table, tree_view, vouchers
 from graph.running import Ended, Runs
 from graph.searching import best_verdict
@@ -82,9 +82,7 @@ def show(
 def _run_view(opened: Runs, state: SearchState, verdict: Verdict | None) -> RenderableType:
     """The run's result, with what vouches for its best."""
     view = result_view(state, verdict, opened.archive.voucher)
-    return (
-        view if verdict is None else Group(view, Text("\nVerdict on the best program", "bold"), verdict_view(verdict))
-    )
+    return view if verdict is None else Group(view, vouching_view(verdict))
 
 
 def _with_receipt(verdict: Verdict) -> dict[str, Any]:

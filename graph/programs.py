@@ -29,17 +29,21 @@ def timing_table(verdict: Passed) -> Table:
 
 def verdict_view(verdict: Verdict) -> RenderableType:
     """A verdict with its receipt; without one it is called unverified."""
-    parts: list[RenderableType] = [Text(summary(verdict), "bold")]
-    parts.append(timing_table(verdict) if isinstance(verdict, Passed) else Text(verdict.message))
-    parts.append(Text(f"{UNVERIFIED}: no receipt", "red") if verdict.receipt is None else receipt_view(verdict.receipt))
-    return Group(*parts)
+    what = timing_table(verdict) if isinstance(verdict, Passed) else Text(verdict.message)
+    return Group(Text(summary(verdict), "bold"), what, vouching_view(verdict))
+
+
+def vouching_view(verdict: Verdict) -> RenderableType:
+    """The verdict's receipt, or the word for having none."""
+    return Text(f"{UNVERIFIED}: no receipt", "red") if verdict.receipt is None else receipt_view(verdict.receipt)
 
 
 def receipt_view(receipt: Receipt) -> Table:
     """Every field of a receipt, a line for each item of a mapping."""
-    table = Table("receipt", "", show_header=False, title_justify="left", title=f"Receipt {receipt.id}")
+    table = Table("receipt", show_header=False, title_justify="left", title=f"Receipt {receipt.id}")
+    table.add_column("", overflow="fold")
     for name, value in receipt.model_dump(mode="json").items():
-        table.add_row(name.replace("_", " "), Text(_plain(value)))
+        table.add_row(name, Text(_plain(value), overflow="fold"))
     return table
 
 

@@ -80,7 +80,7 @@ def _cut_off(path: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Row:
-    """A row by its number, and its values unless they cannot be read."""
+    """A row by its number, and its values, the number among them, unless they cannot be read."""
 
     number: int
     key: str
@@ -130,7 +130,7 @@ def key_text(values: sqlite3.Row, key: tuple[str, ...]) -> str:
 def _values(connection: sqlite3.Connection, table: str, names: list[str], number: int) -> sqlite3.Row | None:
     """The row, or None when there is none. Raises sqlite3.DatabaseError when it cannot be read."""
     columns = ", ".join(names)
-    found = connection.execute(f"SELECT {columns} FROM {table} NOT INDEXED WHERE rowid = ?", [number])
+    found = connection.execute(f"SELECT rowid AS number, {columns} FROM {table} NOT INDEXED WHERE rowid = ?", [number])
     values: sqlite3.Row | None = found.fetchone()
     return values
 

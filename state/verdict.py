@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -45,7 +44,7 @@ class Receipt(_Frozen):
     evaluate_s: float = 0.0
     """Wall seconds beyond the compiler's own time."""
 
-    @cached_property
+    @property
     def id(self) -> str:
         """Sixteen hex digits that two receipts share only when they say the same."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
