@@ -12,7 +12,7 @@ from graph.checkpointer import CompressedSerializer
 from state.channel import tree_digest
 from state.database import ArchiveError
 from state.edits import EVENT, apply
-from state.integrity import file_problems, header_problem, log_beside, reading
+from state.integrity import file_problems, header_problem, log_beside, reading, table_names
 from state.search import SearchState
 from state.soundness import Contents, Damage, Table, contents, judged
 from state.tree import SearchTree, new_tree
@@ -114,11 +114,7 @@ def _examined(path: Path) -> Examination:
         return found
     with reading(path) as connection:
         found.file += file_problems(path, connection)
-        try:
-            known = {row["name"] for row in connection.execute("SELECT name FROM sqlite_master")}
-        except sqlite3.DatabaseError as error:
-            known = set()
-            found.file.append(f"its list of tables cannot be read ({error})")
+        known = table_names(connection)
         if not known & {"runs", "checkpoints"}:
             found.file.append("it holds no table of K-Search, or its list of tables is destroyed")
             return found

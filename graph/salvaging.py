@@ -12,7 +12,7 @@ from nodes.projection import record
 from state.archive import Archive
 from state.database import ArchiveError, connect
 from state.edits import EVENT
-from state.integrity import reading
+from state.integrity import columns, reading
 from state.settings import Settings
 
 _AT_ONCE = 200
@@ -49,9 +49,9 @@ def _unlisted(found: Examination, run: str) -> bool:
 
 
 def _copy(old: sqlite3.Connection, new: sqlite3.Connection, name: str, found: Examination) -> None:
-    there = {row["name"] for row in old.execute(f"PRAGMA table_info({name})")}
-    columns = [row[1] for row in new.execute(f"PRAGMA table_info({name})") if row[1] in there]
-    text, marks = ", ".join(columns), ", ".join("?" for _ in columns)
+    there = columns(old, name)
+    both = [column for column in columns(new, name) if column in there]
+    text, marks = ", ".join(both), ", ".join("?" for _ in both)
     wanted = sorted(found.contents.tables[name].sound)
     for start in range(0, len(wanted), _AT_ONCE):
         rows = [

@@ -78,6 +78,26 @@ def _cut_off(path: Path) -> Iterator[str]:
         yield f"it is truncated: {size // page} of {pages} pages are there"
 
 
+def table_names(connection: sqlite3.Connection) -> set[str]:
+    """The tables that the file says it has; empty when it cannot say so."""
+    try:
+        names = connection.execute("SELECT CAST(name AS BLOB) FROM sqlite_master WHERE type = 'table'").fetchall()
+    except sqlite3.DatabaseError:
+        return set()
+    return {bytes(row[0]).decode(errors="replace") for row in names}
+
+
+def columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    """A table's columns without the generated ones; empty when the file does not say them legibly."""
+    try:
+        return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    except sqlite3.DatabaseError:
+        return []
+
+
+_OTHERS = "others, nobody knows how many"
+
+
 @dataclass(frozen=True)
 class Row:
     """A row by its number, and its values, the number among them, unless they cannot be read."""
@@ -92,7 +112,10 @@ def rows(connection: sqlite3.Connection, table: str, key: tuple[str, ...]) -> It
 
     A last row with the number 0 says that there were more, and that nothing is known of them.
     """
-    names = [row["name"] for row in connection.execute(f"PRAGMA table_info({table})")]  # without generated columns
+    names = columns(connection, table)
+    if not set(key) <= set(names):
+        yield Row(0, _OTHERS, None)
+        return
     numbers, whole = _numbers(connection, f"SELECT rowid FROM {table} NOT INDEXED ORDER BY rowid")
     keys: dict[int, str] = {}
     complete = False
@@ -112,7 +135,7 @@ def rows(connection: sqlite3.Connection, table: str, key: tuple[str, ...]) -> It
             elif number in keys:
                 yield Row(number, keys[number], None)
     if not (whole or complete):
-        yield Row(0, "others, nobody knows how many", None)
+        yield Row(0, _OTHERS, None)
 
 
 def _beyond(connection: sqlite3.Connection, table: str, last: int, complete: bool) -> set[int]:
@@ -129,8 +152,9 @@ def key_text(values: sqlite3.Row, key: tuple[str, ...]) -> str:
 
 def _values(connection: sqlite3.Connection, table: str, names: list[str], number: int) -> sqlite3.Row | None:
     """The row, or None when there is none. Raises sqlite3.DatabaseError when it cannot be read."""
-    columns = ", ".join(names)
-    found = connection.execute(f"SELECT rowid AS number, {columns} FROM {table} NOT INDEXED WHERE rowid = ?", [number])
+    found = connection.execute(
+        f"SELECT rowid AS number, {', '.join(names)} FROM {table} NOT INDEXED WHERE rowid = ?", [number]
+    )
     values: sqlite3.Row | None = found.fetchone()
     return values
 
@@ -151,10 +175,9 @@ def _numbers(connection: sqlite3.Connection, sql: str) -> tuple[set[int], bool]:
 def _keys(connection: sqlite3.Connection, table: str, key: tuple[str, ...]) -> tuple[dict[int, str], bool]:
     """The rows that the primary key's index knows of, and whether all of it could be read."""
     found: dict[int, str] = {}
-    columns = ", ".join(key)
     try:
         for row in connection.execute(
-            f"SELECT rowid AS number, {columns} FROM {table} INDEXED BY sqlite_autoindex_{table}_1"
+            f"SELECT rowid AS number, {', '.join(key)} FROM {table} INDEXED BY sqlite_autoindex_{table}_1"
         ):
             if row["number"] in found:
                 return found, False

@@ -16,7 +16,7 @@ from state.program import Program
 from state.verdict import VERDICT, score_of
 
 UNREADABLE = "it cannot be read"
-_BROKEN = (ValueError, TypeError, zstandard.ZstdError, MemoryError)
+_BROKEN = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError, MemoryError, zstandard.ZstdError)
 """What damaged bytes raise where they are unpacked and parsed (pydantic's and JSON's errors are ValueErrors)."""
 
 
