@@ -173,7 +173,7 @@ def _fate(connection: sqlite3.Connection, found: Examination, run: str) -> Fate:
         return Fate("readable" if readable else "lost", tuple(gone))
     values = _values(connection, usable)
     log = _log_problems(held, run, usable, values)
-    if log:
+    if log and not any(damage.id.startswith(f"{run}/") for damage in found.damaged("events")):
         held.tables["events"].damaged.append(Damage(f"{run}/{usable.branch}", log[0], run))
     return Fate("earlier" if gone else "whole", (*gone, *log), values, usable.id)
 
