@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import SCAFFOLD, FakeServices, HashEvaluator, compiled, resume, start, thread
+from fakes import SCAFFOLD, FakeServices, compiled, resume, start, thread
+from vouched import VouchedEvaluator
 
 from graph.cli import main
 from graph.examining import Examination, examine
@@ -19,21 +20,8 @@ from state.database import connect, packed
 from state.edits import apply
 from state.program import Program
 from state.tree import SearchTree, new_tree
-from state.verdict import Passed, Receipt, Verdict, summary, voucher
 
 FORM = {"task": str(SCAFFOLD), "model": "playbook", "budget": 12}
-
-
-class VouchedEvaluator(HashEvaluator):
-    """HashEvaluator's verdicts, each with a receipt."""
-
-    def _verdict(self, program: Program) -> Verdict:
-        return super()._verdict(program).model_copy(update={"receipt": receipt(program.id, self.task.hash)})
-
-
-def receipt(program: str, task_hash: str) -> Receipt:
-    return Receipt(task="scaffold", task_hash=task_hash, program_id=program, evaluator="hash-1", hardware="none",
-                   isa="none", versions={}, compiler_flags=(), threads=1, environment={}, seeds=(1, 2))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +31,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     services.evaluator = VouchedEvaluator(services.task)
     graph = compiled(services)
     start(graph, run="done-run", **FORM)
-    for _ in zip(range(9), graph.stream(FORM_INPUT, thread("half-run"), durability="sync"), strict=False):
+    for _ in zip(range(9), graph.stream({**FORM, "advanced": {}}, thread("half-run"), durability="sync"), strict=False):
         pass
     with closing(connect(services.database)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return services.database.read_bytes()
-
-
-FORM_INPUT = {**FORM, "advanced": {}}
 
 
 @pytest.fixture
@@ -209,6 +194,15 @@ def test_a_run_whose_newest_checkpoint_was_deleted_is_told_from_one_that_lost_al
     }
 
 
+def test_a_person_reads_what_damage_means_and_what_to_do(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    change(database, "UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 'half-run'")
+    with pytest.raises(SystemExit):
+        main(["verify", "--db", str(database)])
+    text = capsys.readouterr().out
+    assert "programs and verdicts can be read, cannot be resumed" in " ".join(text.split())
+    assert f"ksearch verify --db {database} --salvage NEW.db" in text
+
+
 @pytest.mark.parametrize("share", [0.95, 0.7, 0.4, 0.1])
 def test_what_is_left_of_a_truncated_file_is_salvaged(database: Path, whole: bytes, share: float) -> None:
     database.write_bytes(whole[: int(len(whole) * share)])
@@ -305,32 +299,3 @@ def test_one_run_is_judged_by_what_concerns_it(database: Path) -> None:
     counts = {table["table"]: table["sound"] for table in found["tables"]}
     assert counts["runs"] == 1 and counts["events"] == query(
         database, "SELECT count(*) FROM events WHERE run = 'done-run'")[0][0]  # fmt: skip
-
-
-def test_a_receipts_id_follows_from_all_that_it_says() -> None:
-    one = receipt("p", "t")
-    assert one.id == receipt("p", "t").id and len(one.id) == 16
-    assert one.id != one.model_copy(update={"seeds": (1, 3)}).id
-    assert Receipt.model_validate_json(one.model_dump_json()).id == one.id
-
-
-def test_a_verdict_without_a_receipt_is_called_unverified() -> None:
-    passed = Passed.model_validate({"noise": 0.01, "timings": [{"workload": "w", "latency_us": 50, "baseline_us": 100,
-                                    "baseline": "eager", "noise": 0.01}]})  # fmt: skip
-    assert voucher(passed) == "unverified" and "unverified" in summary(passed)
-    vouched = passed.model_copy(update={"receipt": receipt("p", "t")})
-    assert voucher(vouched) == receipt("p", "t").id and "unverified" not in summary(vouched)
-
-
-def test_listings_say_unverified_and_compare_nothing(tmp_path: Path) -> None:
-    services = FakeServices(tmp_path / "k.db")
-    start(compiled(services), **FORM)
-    printed: dict[str, str] = {}
-    for command in (("runs",), ("tree", "last"), ("show", "last"), ("show", "last", "n1")):
-        out = io.StringIO()
-        with redirect_stdout(out):
-            main_ok(*command, "--db", str(services.database))
-        printed[command[-1]] = out.getvalue()
-    for text in printed.values():
-        assert "unverified" in text
-        assert "slower" not in text and "faster" not in text and "speed-up" not in text and "strongest" not in text
