@@ -219,16 +219,11 @@ def test_what_is_left_of_a_truncated_file_is_salvaged(database: Path, whole: byt
 
 def opened(path: Path) -> dict[str, int]:
     """`ksearch` opens the file; the number of rows in each of its tables."""
-    with redirect_stdout(io.StringIO()):
-        main_ok("runs", "--db", str(path))
+    with redirect_stdout(io.StringIO()), pytest.raises(SystemExit) as end:
+        main(["runs", "--db", str(path)])
+    assert not end.value.code
     names = ("runs", "programs", "verdicts", "baselines", "model_calls", "branches", "events", "checkpoints", "writes")
     return {name: query(path, f"SELECT count(*) FROM {name}")[0][0] for name in names}
-
-
-def main_ok(*arguments: str) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(list(arguments))
-    assert not end.value.code
 
 
 def test_pages_overwritten_in_the_middle_cost_what_lay_in_them_and_no_more(database: Path, whole: bytes) -> None:
