@@ -25,7 +25,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from state.database import connect
+from state.database import connect, whole
 
 DEFAULT_DB = Path(".ksearch/ksearch.db")
 
@@ -55,9 +55,11 @@ class CompressedSerializer(SerializerProtocol):
         self._inner = JsonPlusSerializer(allowed_msgpack_modules=[])
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """The type tag, prefixed with "z:", and the compressed bytes."""
+        """The type tag, prefixed with "z:", and the compressed bytes; their checksum tells damage."""
         kind, data = self._inner.dumps_typed(obj)
-        return (f"z:{kind}", zstandard.compress(data, 1)) if len(data) > 200 else (kind, data)
+        if len(data) <= 200:
+            return kind, data
+        return f"z:{kind}", zstandard.ZstdCompressor(level=1, write_checksum=True).compress(data)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """The object of `dumps_typed`; uncompressed data is read too."""
@@ -88,16 +90,11 @@ class Saver(SqliteSaver):
         The connection is in autocommit mode: without this a kill would leave half of what belongs together.
         """
         with self.lock, closing(self.conn.cursor()) as cursor:
-            if not transaction or self.conn.in_transaction:
+            if not transaction:
                 yield cursor
                 return
-            cursor.execute("BEGIN IMMEDIATE")
-            try:
+            with whole(self.conn):
                 yield cursor
-            except BaseException:
-                cursor.execute("ROLLBACK")
-                raise
-            cursor.execute("COMMIT")
 
     def put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata,

@@ -12,8 +12,9 @@ from graph.inspecting import best, runs, show, tree
 from graph.people import approve, edit, studio
 from graph.searching import resume, run
 from graph.tasking import check, draw_graph, evaluate, new, tasks
+from graph.verifying import verify
 from nodes.models.named import ModelError, ModelUnavailable
-from state.database import ArchiveError
+from state.database import ArchiveError, DiskFull
 from state.lease import RunBusy
 from tasks.evaluator import EvaluatorUnavailable
 from tasks.task import TaskError
@@ -26,7 +27,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped and resumable.",
 )  # fmt: skip
 
-for command in (run, resume, runs, tree, show, best, approve, edit, tasks, new, check, studio):
+for command in (run, resume, runs, tree, show, best, approve, edit, tasks, new, check, studio, verify):
     app.command()(command)
 app.command("eval")(evaluate)
 app.command("graph")(draw_graph)
@@ -36,6 +37,8 @@ def main(arguments: list[str] | None = None) -> None:
     """The entry point of `ksearch`; expected errors become one message and an exit code (as SystemExit)."""
     try:
         app(arguments)
+    except DiskFull as error:
+        sys.exit(complain(str(error), PARKED))
     except (TaskError, ModelError, ArchiveError, ToolMissing, typer.BadParameter) as error:
         sys.exit(complain(str(error), USAGE))
     except (RunBusy, EvaluatorUnavailable) as error:

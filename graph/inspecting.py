@@ -10,16 +10,18 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from graph.console import DB, FAILED, USAGE, Db, Json, RunId, complain, console, existing, output, say
-from graph.report import code_view, diff_view, label, result_view, runs_table, tree_view, verdict_view
+from graph.console import DB, DONE, FAILED, USAGE, Db, Json, RunId, complain, console, existing, output, say
+from graph.programs import code_view, diff_view, verdict_view, vouching_view
+from graph.report import label, result_view, runs_table, tree_view, vouchers
 from graph.running import Ended, Runs
 from graph.searching import best_verdict
+from state.edits import Attempt
 from state.effects import Purpose
 from state.program import SUFFIX, Program
 from state.search import Best, SearchState
 from state.settings import Settings
 from state.tree import SearchTree, TreeNode
-from state.verdict import Passed, Verdict, score_of
+from state.verdict import UNVERIFIED, Passed, Verdict, score_of, voucher
 from tasks.task import find_task
 
 PURPOSES: dict[Purpose, str] = {
@@ -38,7 +40,9 @@ def runs(db: Db = DB, as_json: Json = False) -> None:
 def _row(opened: Runs, row: dict[str, Any]) -> dict[str, Any]:
     names = ("run", "task", "status", "best_score", "evaluations", "model_calls", "budget", "model", "world_model",
              "coder", "attempts", "best_program", "branch", "created", "updated")  # fmt: skip
+    best = row["best_program"]
     return {**{name: row[name] for name in names}, "status": opened.status(row["run"]),
+            "best_receipt": None if best is None else opened.archive.voucher(best),
             "short": opened.short(row["run"])}  # fmt: skip
 
 
@@ -46,9 +50,11 @@ def tree(run_id: RunId, db: Db = DB, as_json: Json = False) -> None:
     """Print a run's search tree."""
     with existing(db) as opened:
         state = _state(opened, opened.find(run_id))
+        receipts = vouchers(state, opened.archive)
     note = label(state)
-    view = Group(tree_view(state), *([Text(note, "yellow")] if note else []))
-    output({**state["tree"], "best": state["best"], "action": state["action"], "label": note}, view, as_json)
+    view = Group(tree_view(state, receipts.__getitem__), *([Text(note, "yellow")] if note else []))
+    plain = {**state["tree"], "best": state["best"], "action": state["action"], "label": note, "receipts": receipts}
+    output(plain, view, as_json)
 
 
 def show(
@@ -66,11 +72,21 @@ def show(
         state = _state(opened, found)
         if what is None:
             verdict = best_verdict(opened, Ended(opened.status(found), state))
-            plain = None if verdict is None else verdict.model_dump(mode="json")
-            output({**state, "best_verdict": plain}, result_view(state, verdict), as_json)
+            plain = None if verdict is None else _with_receipt(verdict)
+            output({**state, "best_verdict": plain}, _run_view(opened, state, verdict), as_json)
             return
         value, view = _shown(opened, state, what)
     output(value, view, as_json)
+
+
+def _run_view(opened: Runs, state: SearchState, verdict: Verdict | None) -> RenderableType:
+    """The run's result, with what vouches for its best."""
+    view = result_view(state, verdict, opened.archive.voucher)
+    return view if verdict is None else Group(view, vouching_view(verdict))
+
+
+def _with_receipt(verdict: Verdict) -> dict[str, Any]:
+    return {**verdict.model_dump(mode="json"), "receipt_id": voucher(verdict)}
 
 
 def _shown(opened: Runs, state: SearchState, what: str) -> tuple[dict[str, Any], RenderableType]:
@@ -78,7 +94,8 @@ def _shown(opened: Runs, state: SearchState, what: str) -> tuple[dict[str, Any],
     attempts = [event for event in opened.archive.events(state["run"], state["branch"]) if event.kind == "attempt"]
     if what in nodes:
         node = nodes[what]
-        mine = [event.model_dump(mode="json") for event in attempts if event.node == node.id]
+        mine = [{**event.model_dump(mode="json"), "receipt_id": _voucher(opened, event)}
+                for event in attempts if event.node == node.id]  # fmt: skip
         value: dict[str, Any] = {"node": node.model_dump(mode="json"), "attempts": mine, "program": None}
         view: list[RenderableType] = [_intent(node), *(Text(_tried(event)) for event in mine)]
         if node.program_id is not None:
@@ -101,9 +118,16 @@ def _intent(node: TreeNode) -> Text:
 
 
 def _tried(event: dict[str, Any]) -> str:
-    mark = "  best" if event["best"] else ""
+    mark = f"  {event['receipt_id'] or ''}{'  best' if event['best'] else ''}".rstrip()
     score = f" J {event['score']:.1f}" if event["score"] else ""
     return f"  {event['program_id'] or '-':<16} {event['verdict']}{score}{mark}"
+
+
+def _voucher(opened: Runs, event: Attempt) -> str | None:
+    """What vouches for an attempt; None when there was nothing to judge."""
+    if event.program_id is None or event.verdict in ("duplicate", "unusable"):
+        return None
+    return opened.archive.voucher(event.program_id)
 
 
 def _program(opened: Runs, nodes: SearchTree, node: TreeNode, program_id: str) -> tuple[dict[str, Any], RenderableType]:
@@ -116,15 +140,13 @@ def _program(opened: Runs, nodes: SearchTree, node: TreeNode, program_id: str) -
         "language": program.language,
         "source": program.source,
         "parent": None if parent is None else parent.id,
-        "verdicts": [{"purpose": purpose, **verdict.model_dump(mode="json")} for purpose, verdict in verdicts],
+        "verdicts": [{"purpose": purpose, **_with_receipt(verdict)} for purpose, verdict in verdicts],
     }
     parts: list[RenderableType] = [Text(f"\nProgram {program.id}", "bold"), code_view(program)]
     if parent is not None:
         parts += [Text(f"\nAgainst its parent {parent.id}", "bold"), diff_view(program, parent)]
-    before: Verdict | None = None
     for purpose, verdict in verdicts:
-        parts += [Text(f"\nVerdict ({PURPOSES[purpose]})", "bold"), verdict_view(verdict, before)]
-        before = verdict
+        parts += [Text(f"\nVerdict ({PURPOSES[purpose]})", "bold"), verdict_view(verdict)]
     return value, Group(*parts)
 
 
@@ -149,7 +171,11 @@ def best(
     if out is not None:
         _write(out, program, result)
         say(f"wrote {out / ('kernel' + SUFFIX[program.language])} and {out / 'result.json'}")
-    elif as_json:
+    if verdict is None or verdict.receipt is None:
+        complain(f"note: program {program.id} is {UNVERIFIED}: no receipt says how it was measured", DONE)
+    if out is not None:
+        return
+    if as_json:
         typer.echo(json.dumps({**result, "source": program.source}, indent=1))
     else:
         console.print(code_view(program))
@@ -161,11 +187,16 @@ def _result(state: SearchState, program: Program, verdict: object) -> dict[str, 
     result: dict[str, Any] = {
         "task": task.name, "entry_point": task.entry_point, "run": state["run"], "program": program.id,
         "label": label(state), "march": settings.march, "score": None, "timings": [], "threads": None,
-        "receipt": None, "held_out": state["result"],
+        "receipt": None, "receipt_id": UNVERIFIED, "held_out": state["result"],
     }  # fmt: skip
     if isinstance(verdict, Passed):
         plain = verdict.model_dump(mode="json")
-        result |= {"score": score_of(verdict), "timings": plain["timings"], "receipt": plain["receipt"]}
+        result |= {
+            "score": score_of(verdict),
+            "timings": plain["timings"],
+            "receipt": plain["receipt"],
+            "receipt_id": voucher(verdict),
+        }
         result["threads"] = None if verdict.receipt is None else verdict.receipt.threads
     return result
 

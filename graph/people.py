@@ -49,7 +49,7 @@ def approve(
                 apply_answer(Pending.model_validate(runs.state(found)["pending"]), reply)
             except ValueError as error:
                 raise typer.Exit(complain(f"the answer was refused, nothing was applied: {error}", USAGE)) from None
-            with watcher_for(console) as watch:
+            with watcher_for(console, runs.archive.voucher) as watch:
                 ended = runs.answer(found, reply, watch)
             if ended.interrupt is None or ended.status != "waiting" or answer is not None or not sys.stdin.isatty():
                 break

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from graph.programs import timing_table
 from graph.running import Runs
+from state.archive import Archive
 from state.edits import Attempt, Event
-from state.program import Program
 from state.search import Action, Best, LastAttempt, SearchState
 from state.settings import Settings
 from state.tree import ROOT, SearchTree, TreeNode
-from state.verdict import Passed, Receipt, Verdict, summary
+from state.verdict import UNVERIFIED, Passed, Verdict
 from tasks.evaluator import BaselineTiming
 from tasks.playbook import LABEL
 
@@ -30,10 +29,15 @@ def label(state: SearchState) -> str | None:
     return LABEL if Settings.model_validate(state["settings"]).needs_label else None
 
 
-def tree_view(state: SearchState, lines: int | None = None) -> Tree:
+Vouch = Callable[[str], str]
+"""From a program's id to the id of the receipt behind its score, or "unverified"."""
+
+
+def tree_view(state: SearchState, vouch: Vouch, lines: int | None = None) -> Tree:
     """The search tree: J where an intent was pursued, V where it waits; the way to the best is marked.
 
-    With `lines`, no more than that many: one for each intent, the most telling ones.
+    A score without a receipt is called unverified. With `lines`, no more than that many: one for each intent, the
+    most telling ones.
     """
     tree = SearchTree.model_validate(state["tree"])
     best = None if state["best"] is None else Best.model_validate(state["best"])
@@ -41,12 +45,14 @@ def tree_view(state: SearchState, lines: int | None = None) -> Tree:
     pursued = None if state["action"] is None else Action.model_validate(state["action"]).node
     shown = {node.id for node in tree.nodes} if lines is None else _telling(tree, [pursued, *path], lines - 2)
     root = tree[ROOT]
-    score = f" [bold]J {root.score:.1f}[/] (seed)" if root.score is not None else ""
+    unsure = _doubt(root, vouch)
+    score = f" [bold]J {root.score:.1f}[/] (seed{unsure})" if root.score is not None else ""
     view = Tree(f"[bold]{escape(root.intent.title)}[/]{score}")
     branches = {ROOT: view}
     for node in tree.nodes[1:]:
         if node.id in shown:
-            line = _node_line(tree, node, path, pursued, best)
+            line = _node_line(node, _note(tree, node, path, best, vouch), pursued, vouch)
+            line.stylize("bold" if node.id in path else "", 0, len(line))
             line.no_wrap = lines is not None
             line.overflow = "ellipsis"
             branches[node.id] = branches[node.parent_id or ROOT].add(line)
@@ -70,9 +76,9 @@ def _telling(tree: SearchTree, first: list[str | None], count: int) -> set[str]:
     return chosen
 
 
-def _node_line(tree: SearchTree, node: TreeNode, path: set[str], pursued: str | None, best: Best | None) -> Text:
+def _node_line(node: TreeNode, note: str, pursued: str | None, vouch: Vouch) -> Text:
     parts = [f"{node.id} {node.intent.title}  "]
-    style = "bold" if node.id in path else ""
+    style = ""
     if node.id == pursued:
         parts.append("… being tried")
     elif node.status == "pruned":
@@ -82,28 +88,34 @@ def _node_line(tree: SearchTree, node: TreeNode, path: set[str], pursued: str | 
         parts.append(f"V {node.priority:.2f}")
         style = "cyan"
     else:
-        parts.append("no program passed" if node.score is None else f"J {node.score:.1f}")
+        parts.append("no program passed" if node.score is None else f"J {node.score:.1f}{_doubt(node, vouch)}")
         if node.predicted_score is not None:
             parts.append(f" (forecast {node.predicted_score:.0f})")
         parts.append(f" in {node.attempts} {'attempt' if node.attempts == 1 else 'attempts'}")
     if node.author == "person":
         parts.append(" · a person's")
-    note = _slower_step(tree, node, path)
-    if best is not None and node.id == best.node:
-        note = "  ★ best"
     return Text("".join(parts), style=style).append(note, style="bold yellow")
 
 
-def _slower_step(tree: SearchTree, node: TreeNode, path: set[str]) -> str:
-    """A mark for a step on the way to the best that by itself was slower than what it started from."""
+def _doubt(node: TreeNode, vouch: Vouch) -> str:
+    """What must be said of a score for which nothing vouches."""
+    return f", {UNVERIFIED}" if node.program_id is not None and vouch(node.program_id) == UNVERIFIED else ""
+
+
+def _note(tree: SearchTree, node: TreeNode, path: set[str], best: Best | None, vouch: Vouch) -> str:
+    """A mark for the best, and for a step on the way to it that by itself was slower than what it started from."""
+    if best is not None and node.id == best.node:
+        return "  ★ best"
     source = tree.source_of(node.id)
     if node.id not in path or node.score is None or source is None or source.score is None:
+        return ""
+    if _doubt(node, vouch) or _doubt(source, vouch):
         return ""
     return "  ↓ slower by itself, unlocked what follows" if node.score < source.score else ""
 
 
-def attempt_line(state: SearchState) -> str:
-    """The latest attempt, in one plain line."""
+def attempt_line(state: SearchState, vouch: Vouch) -> str:
+    """The latest attempt, in one plain line; one without a receipt is unverified, and no more than that."""
     last = LastAttempt.model_validate(state["last"])
     tree = SearchTree.model_validate(state["tree"])
     node = tree[last.node]
@@ -113,6 +125,9 @@ def attempt_line(state: SearchState) -> str:
     best = state["best"]
     leads = best is not None and best["program"] == last.program and last.improved
     marks = " *new best*" if leads else " (best of its intent)" if last.improved else _not_better(node, last)
+    judged = last.program is not None and last.verdict not in ("duplicate", "unusable")
+    if judged and vouch(last.program or "") == UNVERIFIED:
+        marks = "" if UNVERIFIED in said else f" ({UNVERIFIED})"
     reused = " [verdict reused]" if last.reused else ""
     return f"[{state['evaluations']:>3}/{budget}] {node.id} {node.intent.title} #{node.attempts}: {said}{reused}{marks}"
 
@@ -139,20 +154,22 @@ def _latency(row: BaselineTiming, name: str) -> str:
     return f"{row.latency_us[name]:.0f}{'*' if name == row.strongest else ''}"
 
 
-def result_view(state: SearchState, verdict: Verdict | None) -> RenderableType:
+def result_view(state: SearchState, verdict: Verdict | None, vouch: Vouch) -> RenderableType:
     """The end of a run: best program against the baseline, on each workload and on inputs never seen."""
-    lines: list[RenderableType] = [tree_view(state)]
+    lines: list[RenderableType] = [tree_view(state, vouch)]
+    verified = verdict is not None and verdict.receipt is not None
     best = None if state["best"] is None else Best.model_validate(state["best"])
     if best is None:
         lines.append("No program passed.")
     else:
-        speed = f"{best.score / 100:.2f}x the strongest PyTorch formulation"
+        speed = f"{best.score / 100:.2f}x the strongest PyTorch formulation" if verified else UNVERIFIED
         lines.append(Text(f"Best: J = {best.score:.1f} ({speed}), program {best.program}, intent {best.node}", "bold"))
     if isinstance(verdict, Passed):
         lines.append(timing_table(verdict))
     result = state["result"]
     if result is not None and result.get("held_out_verdict"):
-        gap = "" if result["gap"] is None else f", {result['gap']:+.1%} against the search's own workloads"
+        known = verified and result["gap"] is not None and UNVERIFIED not in result["held_out_verdict"]
+        gap = f", {result['gap']:+.1%} against the search's own workloads" if known else ""
         lines.append(f"On held-out inputs: {result['held_out_verdict']}{gap}")
     lines.append(
         f"{state['evaluations']} evaluations, {state['turns']} world-model turns, {state['attempts']} attempts"
@@ -163,76 +180,30 @@ def result_view(state: SearchState, verdict: Verdict | None) -> RenderableType:
     return Group(*lines, *([Text(note, "yellow")] if note else []))
 
 
-def timing_table(verdict: Passed) -> Table:
-    """One row per workload."""
-    table = Table("workload", "program us", "baseline us", "baseline", "speed-up", "noise")
-    for column in table.columns[1:3]:
-        column.justify = "right"
-    for t in verdict.timings:
-        table.add_row(
-            t.workload, f"{t.latency_us:.0f}", f"{t.baseline_us:.0f}", t.baseline, f"{t.speedup:.2f}x", f"{t.noise:.1%}"
-        )
-    return table
-
-
-def verdict_view(verdict: Verdict, before: Verdict | None = None) -> RenderableType:
-    """A verdict with its receipt, or what differs from the receipt before; without one it is called unverified."""
-    parts: list[RenderableType] = [Text(summary(verdict), "bold")]
-    parts.append(timing_table(verdict) if isinstance(verdict, Passed) else Text(verdict.message))
-    parts.append(Text("unverified: no receipt", "red") if verdict.receipt is None else
-                 receipt_view(verdict.receipt, None if before is None else before.receipt))  # fmt: skip
-    return Group(*parts)
-
-
-def receipt_view(receipt: Receipt, before: Receipt | None = None) -> Table:
-    """The fields of a receipt that differ from the one before; of many seeds the first few."""
-    table = Table("receipt", "", show_header=False, title_justify="left",
-                  title="Receipt" if before is None else "Receipt, where it differs from the one above")  # fmt: skip
-    known = {} if before is None else before.model_dump(mode="json")
-    for name, value in receipt.model_dump(mode="json").items():
-        if name not in known or known[name] != value:
-            table.add_row(name, escape(_plain(value)))
-    return table
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key}={item}" for key, item in value.items())
-    if isinstance(value, list):
-        more = f" ... {len(value)} in all (--json has them)" if len(value) > 12 else ""
-        return ", ".join(map(str, value[:4] if more else value)) + more
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def code_view(program: Program) -> Syntax:
-    """The source, highlighted."""
-    return Syntax(program.source, program.language, theme="ansi_dark", background_color="default")
-
-
-def diff_view(program: Program, parent: Program) -> Syntax:
-    """The change against the program that it started from, as a unified diff."""
-    lines = difflib.unified_diff(
-        parent.source.splitlines(), program.source.splitlines(), parent.id, program.id, lineterm=""
-    )  # fmt: skip
-    return Syntax("\n".join(lines), "diff", theme="ansi_dark", background_color="default")
-
-
 def runs_table(rows: Iterable[dict[str, Any]]) -> Table:
     """The list of runs; `short` is as much of an id as one has to type."""
-    table = Table("run", "task", "status", "best J", "evaluations", "model calls", "model", "begun (UTC)")
+    table = Table("run", "task", "status", "best J", "receipt", "evaluations", "model calls", "model", "begun (UTC)")
     for row in rows:
         score = "-" if row["best_score"] is None else f"{row['best_score']:.1f}"
-        table.add_row(row["short"], row["task"], row["status"], score, f"{row['evaluations']}/{row['budget']}",
+        table.add_row(row["short"], row["task"], row["status"], score,
+                      row["best_receipt"] or "-", f"{row['evaluations']}/{row['budget']}",
                       str(row["model_calls"]), row["model"], row["created"])  # fmt: skip
     return table
 
 
-def load(database: Path, run: str = "last") -> tuple[SearchState, list[Event]]:
-    """A run's state and its event log, for notebooks. Raises UnknownRun or ArchiveError."""
+def vouchers(state: SearchState, archive: Archive) -> dict[str, str]:
+    """Of each program in the tree, the id of the receipt behind its score, or "unverified"."""
+    nodes = SearchTree.model_validate(state["tree"]).nodes
+    return {node.program_id: archive.voucher(node.program_id) for node in nodes if node.program_id is not None}
+
+
+def load(database: Path, run: str = "last") -> tuple[SearchState, list[Event], Vouch]:
+    """For notebooks: a run's state, its events, what vouches for its scores. Raises UnknownRun or ArchiveError."""
     runs = Runs(database)
     try:
         state = runs.state(runs.find(run))
-        return state, runs.archive.events(state["run"], state["branch"])
+        known = vouchers(state, runs.archive)
+        return state, runs.archive.events(state["run"], state["branch"]), lambda program: known.get(program, UNVERIFIED)
     finally:
         runs.close()
 

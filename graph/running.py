@@ -21,12 +21,14 @@ from graph.checkpointer import Saver
 from graph.services import LiveServices
 from nodes.projection import record
 from state.archive import Archive
+from state.database import DiskFull, needs_room
 from state.lease import Leases
 from state.search import SearchState
 from state.settings import Settings
 
-Status = Literal["done", "running", "parked", "waiting", "paused"]
-"""waiting: for a person's approval; parked: for the evaluator; paused: `ksearch resume` goes on."""
+Status = Literal["done", "running", "parked", "waiting", "paused", "full"]
+"""waiting: for a person's approval; parked: for the evaluator; full: for room on the disk; paused: `ksearch resume`
+goes on."""
 
 
 class Watcher(Protocol):
@@ -51,6 +53,8 @@ class Ended:
     state: SearchState
     interrupt: dict[str, Any] | None = None
     """What the run waits for."""
+    reason: str = ""
+    """What the disk said."""
 
 
 class Runs:
@@ -61,7 +65,8 @@ class Runs:
         self.archive = Archive(self.database)
         self._leases = Leases(self.database)
         self._services = LiveServices(self.database, self._leases)
-        self._saver = Saver(self.database)
+        with needs_room(self.database):
+            self._saver = Saver(self.database)
         self.graph = build_graph(self._services).compile(checkpointer=self._saver)
 
     def close(self) -> None:
@@ -158,19 +163,25 @@ class Runs:
     def _drive(self, given: Any, run: str, watch: Watcher) -> Ended:
         control = RunControl()
         with self._leases.of(run), _stopping(control, watch):
-            state: SearchState = self.state(run)
             try:
-                stream = self.graph.stream(
-                    given, _config(run), stream_mode="updates", durability="sync", control=control
-                )  # fmt: skip
-                for update in stream:
-                    for node, changes in update.items():
-                        if node != "__interrupt__" and changes:
-                            state = {**state, **changes}
-                            watch(node, state)
-            except (GraphDrained, _StoppedAtOnce):
-                pass
-            return self._ended(run)
+                with needs_room(self.database):
+                    self._advance(given, run, watch, control)
+                    return self._ended(run)
+            except DiskFull as full:
+                return Ended("full", self.state(run), reason=full.reason)
+
+    def _advance(self, given: Any, run: str, watch: Watcher, control: RunControl) -> None:
+        """The run has ended, waits, or was told to stop; the watcher saw each step."""
+        state: SearchState = self.state(run)
+        try:
+            stream = self.graph.stream(given, _config(run), stream_mode="updates", durability="sync", control=control)
+            for update in stream:
+                for node, changes in update.items():
+                    if node != "__interrupt__" and changes:
+                        state = {**state, **changes}
+                        watch(node, state)
+        except (GraphDrained, _StoppedAtOnce):
+            pass
 
     def _ended(self, run: str) -> Ended:
         snapshot = self.snapshot(run)

@@ -67,7 +67,7 @@ def run(
         say(f"run {runs.short(run_id)}: task {found.name}, model {settings.model}, budget {budget}, database {db}")
         if settings.needs_label and not console.is_terminal:
             say(LABEL)
-        with watcher_for(console, "measuring the PyTorch baselines ...") as watch:
+        with watcher_for(console, runs.archive.voucher, "measuring the PyTorch baselines ...") as watch:
             ended = runs.start(settings, watch, run_id)
         raise typer.Exit(concluded(runs, run_id, ended, db))
 
@@ -82,7 +82,7 @@ def resume(run_id: RunId, db: Db = DB) -> None:
         short = runs.short(found)
         if runs.status(found) == "done":
             say(f"run {short} is done already")
-        with watcher_for(console, f"going on with run {short} ...") as watch:
+        with watcher_for(console, runs.archive.voucher, f"going on with run {short} ...") as watch:
             ended = runs.resume(found, watch)
         raise typer.Exit(concluded(runs, found, ended, db))
 
@@ -92,7 +92,7 @@ def concluded(runs: Runs, run_id: str, ended: Ended, db: Path) -> int:
     short = runs.short(run_id)
     option = db_option(db)
     if ended.status == "done":
-        console.print(result_view(ended.state, best_verdict(runs, ended)))
+        console.print(result_view(ended.state, best_verdict(runs, ended), runs.archive.voucher))
         say(f"The program: ksearch best {short}{option}    Everything about it: ksearch show {short}{option}")
         return DONE
     if ended.status == "waiting":
@@ -103,6 +103,13 @@ def concluded(runs: Runs, run_id: str, ended: Ended, db: Path) -> int:
         complain(
             f"the evaluator is away ({ended.interrupt['reason']}); no budget was spent and nothing is lost. "
             f"Go on at this very evaluation with: ksearch resume {short}{option}", PARKED,
+        )  # fmt: skip
+    elif ended.status == "full":
+        spent = ended.state.get("evaluations", 0)
+        complain(
+            f"{db}: cannot be written ({ended.reason}); the run stopped. Everything up to the step in flight is kept "
+            f"({spent} evaluations), nothing is lost. Make room on the disk, then go on with: "
+            f"ksearch resume {short}{option}", PARKED,
         )  # fmt: skip
     else:
         complain(f"stopped; nothing is lost. Go on with: ksearch resume {short}{option}", PARKED)

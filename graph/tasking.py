@@ -17,7 +17,7 @@ from graph.report import baseline_view
 from graph.services import evaluator_for
 from state.program import SUFFIX, Program, language_of
 from state.settings import Settings
-from state.verdict import Verdict, score_of, summary
+from state.verdict import Verdict, score_of, summary, voucher
 from tasks.playbook import load_playbook
 from tasks.task import Task, TaskError, find_task, shipped
 
@@ -124,10 +124,13 @@ def evaluate(
                 say(f"{path.name}: {summary(verdicts[-1][1])}")
     finally:
         evaluator.close()
-    rows = [{"file": str(path), "score": score_of(v), **v.model_dump(mode="json")} for path, v in verdicts]
-    table = Table("file", "verdict", "J", title=f"{found.name}: 100 is the strongest PyTorch formulation")
+    rows = [
+        {"file": str(path), "score": score_of(v), "receipt_id": voucher(v), **v.model_dump(mode="json")}
+        for path, v in verdicts
+    ]
+    table = Table("file", "verdict", "J", "receipt", title=f"{found.name}: 100 is the strongest PyTorch formulation")
     for path, verdict in verdicts:
-        table.add_row(path.name, verdict.kind.replace("_", " "), f"{score_of(verdict):.1f}")
+        table.add_row(path.name, verdict.kind.replace("_", " "), f"{score_of(verdict):.1f}", voucher(verdict))
     output(rows, table, as_json)
 
 

@@ -14,7 +14,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from graph.report import attempt_line, baseline_view, label, tree_view
+from graph.report import Vouch, attempt_line, baseline_view, label, tree_view
 from state.search import Action, Best, SearchState
 from state.settings import Settings
 from state.tree import SearchTree
@@ -28,8 +28,9 @@ _BESIDE_TREE = 5
 class PlainWatcher:
     """One line per event, for logs and pipes."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, vouch: Vouch) -> None:
         self._console = console
+        self._vouch = vouch
         self._baseline_shown = False
 
     def __enter__(self) -> Self:
@@ -48,7 +49,7 @@ class PlainWatcher:
         elif node == "instantiate" and state["last"] is not None and not state["parked"]:
             verdicts = Action.model_validate(state["action"]).verdicts
             if verdicts[-2:] != ("duplicate", "duplicate"):
-                self._line(attempt_line(state))
+                self._line(attempt_line(state, self._vouch))
         elif node == "select" and state["action"] is not None:
             tree = SearchTree.model_validate(state["tree"])
             chosen = tree[Action.model_validate(state["action"]).node]
@@ -68,9 +69,10 @@ class PlainWatcher:
 class LiveWatcher:
     """Plain lines for what is over; below them budget, current attempt, best J and tree, redrawn all the time."""
 
-    def __init__(self, console: Console, opening: str) -> None:
+    def __init__(self, console: Console, vouch: Vouch, opening: str) -> None:
         self._console = console
-        self._over = PlainWatcher(console)
+        self._vouch = vouch
+        self._over = PlainWatcher(console, vouch)
         self._spinner = Spinner("dots", Text(opening))
         self._picture: RenderableType = Text("")
         self._live = Live(console=console, get_renderable=self._view, transient=True, refresh_per_second=8)
@@ -89,7 +91,7 @@ class LiveWatcher:
         self._over(node, state)
         if "tree" in state:
             self._spinner.update(text=_now(node, state))
-            self._picture = _picture(state, max(3, self._console.height - _BESIDE_TREE))
+            self._picture = _picture(state, self._vouch, max(3, self._console.height - _BESIDE_TREE))
             self._live.refresh()
 
     def stopping(self) -> None:
@@ -112,7 +114,7 @@ def _now(node: str, state: SearchState) -> Text:
     return Text(text, "cyan", no_wrap=True, overflow="ellipsis")
 
 
-def _picture(state: SearchState, height: int) -> RenderableType:
+def _picture(state: SearchState, vouch: Vouch, height: int) -> RenderableType:
     settings = Settings.model_validate(state["settings"])
     best = None if state["best"] is None else Best.model_validate(state["best"])
     spent = min(state["evaluations"] / settings.budget, 1.0)
@@ -123,16 +125,16 @@ def _picture(state: SearchState, height: int) -> RenderableType:
         Text("no program passed yet" if best is None else f"best J {best.score:.1f}", "bold green", no_wrap=True),
     )
     note = label(state)
-    return Group(grid, *([Text(note, "yellow")] if note else []), tree_view(state, lines=height))
+    return Group(grid, *([Text(note, "yellow")] if note else []), tree_view(state, vouch, lines=height))
 
 
 Watcher = PlainWatcher | LiveWatcher
 
 
-def watcher_for(console: Console, opening: str = "") -> Watcher:
+def watcher_for(console: Console, vouch: Vouch, opening: str = "") -> Watcher:
     """Live in a terminal, plain otherwise; `opening` says what goes on until the first step is over."""
     if console.is_terminal:
-        return LiveWatcher(console, opening)
+        return LiveWatcher(console, vouch, opening)
     if opening:
         console.print(opening, markup=False, highlight=False, soft_wrap=True)
-    return PlainWatcher(console)
+    return PlainWatcher(console, vouch)

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from state.database import open_database, packed, unpacked
+from state.database import open_database, packed, unpacked, whole
 from state.edits import EVENT, Event
 from state.effects import CallKey, Prompt, Purpose, Reply, VerdictKey
 from state.program import Program
-from state.verdict import VERDICT, Passed, Verdict
+from state.verdict import UNVERIFIED, VERDICT, Passed, Verdict, voucher
 
 Clock = Callable[[], float]
 _REMEMBERED = 16
@@ -79,6 +79,17 @@ class Archive:
             "ORDER BY rowid", [program, task_hash, task_hash],
         )  # fmt: skip
         return [(row[0], VERDICT.validate_json(row[1])) for row in rows]
+
+    def voucher(self, program: str) -> str:
+        """The id of the receipt behind a program's score, its latest verdict before the held-out one, or "unverified".
+
+        "unverified" also when there is no verdict.
+        """
+        row = self._one(
+            "SELECT verdict FROM verdicts WHERE program = ? AND purpose <> 'held_out' ORDER BY rowid DESC LIMIT 1",
+            [program],
+        )
+        return UNVERIFIED if row is None else voucher(VERDICT.validate_json(row[0]))
 
     def reply(self, key: CallKey, prompt: Prompt, call: Callable[[], Reply]) -> tuple[Reply, float]:
         """The model's reply and the seconds that it took when it was paid for."""
@@ -212,18 +223,8 @@ class Archive:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """What is written inside is committed together; one inside another is part of it."""
-        connection = self._db.conn
-        with self._lock:
-            if connection.in_transaction:
-                yield
-                return
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+        with self._lock, whole(self._db.conn):
+            yield
 
     def save_run(self, run: str, summary: dict[str, Any]) -> None:
         """The run's line in the list of runs; keys are columns of the table `runs`."""

@@ -6,9 +6,12 @@ import fcntl
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from state.database import NO_SPACE, DiskFull
 
 
 class RunBusy(RuntimeError):
@@ -23,6 +26,7 @@ class Lease:
 
     def __init__(self, database: Path, run: str) -> None:
         self._run = run
+        self._database = database
         self._path = database.parent / f".{database.name}.locks" / run
         self._mutex = threading.RLock()
         self._depth = 0
@@ -60,9 +64,10 @@ class Lease:
     def _take(self) -> int:
         try:
             file = self._open()
-        except FileNotFoundError:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            file = self._open()
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                raise DiskFull(self._database, error.strerror or "no space left") from None
+            raise
         if not _locked(file):
             owner = os.read(file, 64).decode(errors="replace").strip()
             os.close(file)
@@ -70,11 +75,17 @@ class Lease:
                 f"run {self._run} is being advanced by another process ({owner or 'unknown'}); "
                 "wait for it to stop, or stop it: nothing was changed here"
             )
-        os.pwrite(file, f"pid {os.getpid()}".ljust(32).encode(), 0)
+        with suppress(OSError):  # a full disk: the lock is held all the same, and says nothing of who holds it
+            os.pwrite(file, f"pid {os.getpid()}".ljust(32).encode(), 0)
         return file
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            return os.open(self._path, flags, 0o600)
+        except FileNotFoundError:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(self._path, flags, 0o600)
 
 
 def _locked(file: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Annotated, Literal
 
@@ -46,6 +47,11 @@ class Receipt(_Frozen):
     compile_s: float = 0.0
     evaluate_s: float = 0.0
     """Wall seconds beyond the compiler's own time."""
+
+    @property
+    def id(self) -> str:
+        """Sixteen hex digits that two receipts share only when they say the same."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
 
 
 class WorkloadTiming(_Frozen):
@@ -131,6 +137,9 @@ class Rejected(_Verdict):
     message: str
 
 
+UNVERIFIED = "unverified"
+"""What a verdict without a receipt is called wherever it is shown; it is never called slower or faster."""
+
 Verdict = Annotated[Passed | CompileError | Crashed | WrongResult | TimedOut | Rejected, Field(discriminator="kind")]
 VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 """Parses a stored verdict; raises pydantic.ValidationError."""
@@ -147,11 +156,17 @@ def score_of(verdict: Verdict) -> float:
     return verdict.score if isinstance(verdict, Passed) else 0.0
 
 
+def voucher(verdict: Verdict) -> str:
+    """The id of the verdict's receipt, or "unverified"."""
+    return UNVERIFIED if verdict.receipt is None else verdict.receipt.id
+
+
 def summary(verdict: Verdict) -> str:
     """One line for lists and logs."""
     if isinstance(verdict, Passed):
         unsure = ", baseline drifted" if verdict.drifted else ""
+        unsure += "" if verdict.receipt else f", {UNVERIFIED}"
         return f"passed, J {verdict.score:.1f} (noise {verdict.noise:.1%}{unsure})"
-    label = verdict.kind.replace("_", " ")
+    label = verdict.kind.replace("_", " ") + ("" if verdict.receipt else f" ({UNVERIFIED})")
     first = verdict.message.strip().splitlines()
     return f"{label}: {first[0]}" if first else label
