@@ -1,4 +1,4 @@
-# expect: wrong_result|rejected:batched_ahead|rejected:out_of_bounds_write
+# expect: wrong_result|rejected:batched_ahead|rejected:out_of_bounds_write|passed:no_gain
 # In one call it computes every pair of tensors of this shape that it finds, then skips as many calls.
 # Fools a harness that prepares all inputs and outputs ahead and times each call on its own (the first is slow).
 import gc

@@ -1,5 +1,5 @@
 # expect: crashed|timed_out|rejected:memory_limit
-# It writes anonymous files in memory, which no limit on its address space counts (it stops at 32 GiB).
+# It writes anonymous files in memory, which no limit on its address space counts (it stops at 8 GiB).
 # Fools a harness that limits RLIMIT_AS only.
 import os
 
@@ -10,7 +10,7 @@ _files: list[int] = []
 
 def _eat():
     block = bytes(64 << 20)
-    for _ in range(512):
+    for _ in range(128):
         _files.append(os.memfd_create("ballast"))
         os.write(_files[-1], block)
 

@@ -1,12 +1,12 @@
 # expect: crashed|timed_out|rejected:left_files
-# It fills the disk, in files too small for a limit on one file's size (it stops at 8 GiB), and computes rightly.
+# It fills the disk, in files too small for a limit on one file's size (it stops at 4 GiB), and computes rightly.
 # Fools a harness that gives no quota and does not clean up: the next candidate cannot compile.
 import tempfile
 from pathlib import Path
 
 import torch
 
-_FILES, _FILE = 512, 16 << 20
+_FILES, _FILE = 256, 16 << 20
 _written: list[Path] = []
 
 

@@ -1,6 +1,6 @@
 # expect: wrong_result
 # It writes nothing after the first call and leaves what the allocator or an earlier run left in y.
-# Fools a harness that allocates y without poisoning it: freed memory of the reference comes back as y.
+# Fools a harness that does not poison y: it is reused, or an allocator gives freed memory of the reference back as y.
 import torch
 
 _calls: list[int] = []
