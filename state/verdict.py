@@ -39,6 +39,8 @@ class Receipt(_Frozen):
     """Interleaved timing rounds per workload."""
     checks: tuple[str, ...] = ()
     """The checks that ran and passed, by name."""
+    isolation: tuple[str, ...] = ()
+    """What kept the candidate's process from the rest of the machine."""
     compile_s: float = 0.0
     evaluate_s: float = 0.0
     """Wall seconds beyond the compiler's own time."""
@@ -120,7 +122,18 @@ class Rejected(_Verdict):
     """The program broke the rules of the measurement, whatever it computed."""
 
     kind: Literal["rejected"] = "rejected"
-    reason: Literal["mutated_input", "out_of_bounds_write", "left_process", "clock_mismatch"]
+    reason: Literal[
+        "mutated_input",
+        "out_of_bounds_write",
+        "left_process",
+        "clock_mismatch",
+        "forged_reply",
+        "broken_channel",
+        "unfinished_work",
+        "busy_after_return",
+        "ran_while_stopped",
+        "reused_results",
+    ]
     message: str
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
+import random
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +16,10 @@ from tasks.problem import Load, Spec, Tensors
 GUARD = 16384
 """Bytes of guard zone before, between and after the tensors."""
 ALIGNMENT = 64
+_PIECES = 16
+_PIECE = 8
+"""Of each input so many pieces, of so many bytes, are held back until the call is timed."""
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _LIBC = ctypes.CDLL(None)
 _LIBC.memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
@@ -40,23 +46,61 @@ class Arena:
     def __init__(self, loads: list[Load]) -> None:
         self.offsets = {load.name: _offsets(load) for load in loads}
         self.size = max(_end(load, self.offsets[load.name]) for load in loads)
-        self.fd = os.memfd_create("ksearch-arena", os.MFD_CLOEXEC)
+        self.fd = os.memfd_create("ksearch-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.fd, self.size)
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALS)  # a candidate that cut it short would end whoever reads it
         self._map = mmap.mmap(self.fd, self.size)
         self._bytes = torch.frombuffer(self._map, dtype=torch.uint8)
         self._canary = torch.randint(0, 256, (GUARD + ALIGNMENT,), dtype=torch.uint8)
+        self._held: list[tuple[int, bytes]] = []
+        self._kept = {(load.name, spec.name): torch.zeros(spec.nbytes, dtype=torch.uint8)
+                      for load in loads for spec in load.outputs}  # fmt: skip
         self._poison = {(load.name, spec.name): _poison(spec) for load in loads for spec in load.outputs}
 
     def write(self, load: Load, inputs: Tensors) -> None:
-        """The inputs are in place, outputs hold poison, and guards their canaries. No OpenMP thread is woken."""
+        """The inputs are in place but for some pieces, outputs hold poison, and guards their canaries.
+
+        No OpenMP thread is woken.
+        """
         offsets = self.offsets[load.name]
         for start, end in self._guards(load):
             ctypes.memmove(self._address(start), self._canary.data_ptr(), end - start)
         for spec in load.inputs:
             ctypes.memmove(self._address(offsets[spec.name]), inputs[spec.name].data_ptr(), spec.nbytes)
+        self._hold_back(load)
         for spec in load.outputs:
             pattern = self._poison[load.name, spec.name]
             ctypes.memmove(self._address(offsets[spec.name]), pattern.data_ptr(), spec.nbytes)
+
+    def _hold_back(self, load: Load) -> None:
+        """Random pieces of the inputs are wrong: what is computed before the call is timed will not do."""
+        self._held.clear()
+        for spec in load.inputs:
+            length = min(_PIECE, spec.nbytes)
+            for _ in range(_PIECES):
+                at = self.offsets[load.name][spec.name] + random.randrange(spec.nbytes - length + 1)
+                self._held.append((self._address(at), self._map[at : at + length]))
+        for address, piece in self._held:
+            ctypes.memmove(address, bytes(byte ^ 0x55 for byte in piece), len(piece))
+
+    def complete(self) -> None:
+        """The inputs are as they were given to `write`."""
+        for address, piece in self._held:
+            ctypes.memmove(address, piece, len(piece))
+
+    def keep(self, load: Load) -> None:
+        """The outputs of this moment are remembered."""
+        for spec in load.outputs:
+            start = self.offsets[load.name][spec.name]
+            ctypes.memmove(self._kept[load.name, spec.name].data_ptr(), self._address(start), spec.nbytes)
+
+    def changed(self, load: Load) -> str | None:
+        """Name of an output that is no longer what was kept."""
+        for spec in load.outputs:
+            start = self.offsets[load.name][spec.name]
+            if not same_bytes(self._bytes[start : start + spec.nbytes], self._kept[load.name, spec.name]):
+                return spec.name
+        return None
 
     def outputs(self, load: Load) -> Tensors:
         """Views of the output tensors as they are now."""

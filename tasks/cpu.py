@@ -202,6 +202,7 @@ class CpuEvaluator:
             method=_METHOD if reply else "",
             rounds=reply.get("rounds", 0),
             checks=tuple(reply.get("checks", ())),
+            isolation=tuple(reply.get("isolation", ())),
             compile_s=measured.compile_s,
             evaluate_s=measured.evaluate_s,
         )

@@ -10,11 +10,12 @@ import torch
 
 from tasks.arena import Arena
 from tasks.checks import Tolerance, close, compare, inspect
+from tasks.faults import Fault, rejected
 from tasks.isolation import wait_until_quiet
 from tasks.problem import Load, Problem, Tensors
 from tasks.race import new_seed, race, timed, warm
-from tasks.runner import Call, Fault, Runner
-from tasks.timing import Estimate, Pair, believed, drift, estimate, grossly_short, score_noise
+from tasks.runner import Call, Runner
+from tasks.timing import Estimate, Pair, believed, contradicted, drift, estimate, remembered, score_noise
 
 _MIN_ROUNDS = 3
 _QUIET_S = 0.1
@@ -26,7 +27,8 @@ _RETRIES = 3
 _RETRY_BUDGETS = 3.0
 """No retry begins after this many budgets have been used up."""
 _CHECKS = ("outputs against reference", "outputs of every timed call", "unwritten outputs", "NaN", "inputs unchanged",
-           "guard zones", "no process left", "clocks agree")  # fmt: skip
+           "guard zones", "outputs final on return", "no process left", "still while stopped", "replies",
+           "speed on inputs seen before", "clocks agree")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ class _Track:
     formulation: str = ""
     stored_us: float = 0.0
     pairs: list[Pair] = field(default_factory=list)
-    short: int = 0
-    """Timed calls in which the candidate's clock fell grossly short of the wall clock."""
+    calls: list[tuple[Call, Call]] = field(default_factory=list)
+    """Of each round the untimed call, on inputs seen before, and the timed one."""
     rounds: int = 0
     earlier: Tensors = field(default_factory=dict)
     """Inputs of the call before."""
@@ -103,6 +105,7 @@ class Measurement:
             "checks": list(_CHECKS) if passed else [],
             "raced": self._raced,
             "race_s": self._race_s,
+            "isolation": list(self._runner.enclosure),
         }
 
     def _check(self, track: _Track) -> Call:
@@ -146,8 +149,10 @@ class Measurement:
         """One call right after an untimed one on the inputs of the round before."""
         self._arena.write(track.load, track.earlier)
         wait_until_quiet(_QUIET_S)
-        self._runner.call(track.load.name)
-        return self._call(track, inputs)
+        repeated = self._runner.call(track.load.name)
+        fresh = self._call(track, inputs)
+        track.calls.append((repeated, fresh))
+        return fresh
 
     def _baseline(self, track: _Track, inputs: Tensors) -> tuple[float, Tensors]:
         """As `_warm_call`, of the baseline; also what it returned."""
@@ -156,8 +161,7 @@ class Measurement:
         return latency_us, self._problem.named(track.formulation, track.load, result)
 
     def _note(self, track: _Track, call: Call, baseline_us: float) -> None:
-        track.pairs.append(Pair(believed(call.own_us, call.wall_us), baseline_us))
-        track.short += grossly_short(call.own_us, call.wall_us)
+        track.pairs.append(Pair(believed(call.own_us, call.wall_us, self._runner.reply_us), baseline_us))
         track.rounds += 1
 
     def _round(self, track: _Track) -> None:
@@ -213,13 +217,24 @@ class Measurement:
             if not pending or time.monotonic() > enough:
                 break
         for track in self._tracks:
-            if track.short == track.rounds:
-                raise Fault(
-                    kind="rejected", reason="clock_mismatch",
-                    message=f"the time that the program's process reported on workload {track.load.name!r} is less "
-                    "than half of the wall-clock time in every round",
-                )  # fmt: skip
+            self._doubt(track)
         return self._passed({track.load.name for track in pending})
+
+    def _doubt(self, track: _Track) -> None:
+        """Fault where all rounds together say what one call cannot."""
+        clocks = [(call.own_us, call.wall_us) for pair in track.calls for call in pair]
+        if contradicted(clocks, self._runner.reply_us):
+            raise rejected(
+                "clock_mismatch",
+                f"the time that the program's process reported on workload {track.load.name!r} is less than half of "
+                "the wall-clock time in every round",
+            )  # fmt: skip
+        if remembered([(repeated.own_us, fresh.own_us) for repeated, fresh in track.calls]):
+            raise rejected(
+                "reused_results",
+                f"on workload {track.load.name!r} inputs that were seen before took less than half of the time of "
+                "fresh ones: nothing that was computed from the contents of earlier inputs may be reused",
+            )  # fmt: skip
 
     def _passed(self, drifted: set[str]) -> dict[str, Any]:
         timings: list[dict[str, Any]] = []

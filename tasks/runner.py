@@ -1,30 +1,30 @@
-"""A candidate's process as the trusted process holds it: stopped, resumed for each call, ended with all it left."""
+"""A candidate's process as the trusted process uses it: loaded, called, and stopped between calls."""
 
 from __future__ import annotations
 
 import json
 import os
-import select
-import signal
-import socket
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NoReturn
 
 from tasks.arena import Arena
-from tasks.candidate import AWAKEN
-from tasks.isolation import alive, descendants, kill_descendants, resident_peak, wait_until_quiet
-from tasks.problem import Problem
+from tasks.candidate import AWAKEN, LOAD, NOTHING
+from tasks.confined import Confined, Launch
+from tasks.faults import Fault, crash, forged, left, rejected, restless, starved
+from tasks.problem import Load, Problem
 
 _START_S = 20.0
 _LOG_BYTES = 1 << 20
-_TAIL = 1500
-_QUIET_S = 0.02
 _SAMPLE_S = 0.05
-"""How often the memory of a call that takes long is looked at."""
+"""How often the memory and the processes of a call that takes long are looked at."""
+_SOME_PROCESSES = 32
+"""More than these are not waited for."""
+_SOME_CALLS = 6
+"""Threads that run on after more than half of the calls, and of these at least, were not just slow to fall asleep."""
+_TRIALS = 9
 _MIB = 1 << 20
 _INTERPRETER_MIB = 32
 _THREAD_MIB = 136
@@ -32,14 +32,6 @@ _THREAD_MIB = 136
 _TOP_PAD_MIB = 320
 """Address space of malloc's padding (see GLIBC_TUNABLES) and of OpenMP's own library."""
 _SCRIPT = Path(__file__).with_name("candidate.py")
-
-
-class Fault(Exception):
-    """The evaluation ends here with a verdict other than passed; carries the verdict's plain fields."""
-
-    def __init__(self, **verdict: Any) -> None:
-        super().__init__(verdict["message"])
-        self.verdict = verdict
 
 
 @dataclass(frozen=True)
@@ -57,20 +49,24 @@ class Runner:
         self._problem = problem
         self._arena = arena
         self._order = list(problem.loads)
-        self._spare = frozenset(descendants(os.getpid()))
-        self._log = os.memfd_create("ksearch-log", os.MFD_CLOEXEC)
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            command = [sys.executable, "-I", "-S", str(_SCRIPT), str(theirs.fileno()), str(os.getpid())]
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=folder,
-                env=_environment(folder), pass_fds=(theirs.fileno(), arena.fd), start_new_session=True,
-            )  # fmt: skip
-        self._status: int | None = None
         self._peak_mb = 0
+        self._calls = 0
+        self._busy = 0
+        """Calls after which threads ran on."""
+        self.reply_us = 0.0
+        """What a reply costs on the wall clock beyond the call itself."""
+        environment = _environment()
+        launch = Launch(_SCRIPT, ("{control}",), Path(folder), environment, (arena.fd,))
+        self._process = Confined(launch)
+
+    @property
+    def enclosure(self) -> tuple[str, ...]:
+        """What keeps the process from the rest of the machine."""
+        return self._process.enclosure
 
     def load(self, library: str) -> None:
         """The shared object is loaded, its entry point found, and the process is stopped; otherwise Fault."""
+        during = "while it was being loaded"
         setup = {
             "arena": self._arena.fd,
             "size": self._arena.size,
@@ -80,15 +76,18 @@ class Runner:
             "entry_point": self._problem.entry_point,
             "calls": [self._layout(name) for name in self._order],
         }
-        try:
-            self._control.send(json.dumps(setup).encode())
-        except OSError:
-            self._crash("while it was being loaded")
-        answer = self._answer(_START_S, "while it was being loaded").decode(errors="replace")
-        if not answer.startswith("ready"):
+        self._ask(json.dumps(setup).encode(), during, _START_S)
+        self.reply_us = median(self._trial(during) for _ in range(_TRIALS))
+        answer = self._ask(LOAD, during, _START_S).decode(errors="replace")
+        if answer != "ready":
             raise Fault(kind="compile_error", message=f"the shared object {answer}")
         self.stop()
         self._check_children("after it was loaded")
+
+    def _trial(self, during: str) -> float:
+        began = time.perf_counter_ns()
+        own = int(self._ask(NOTHING, during))
+        return (time.perf_counter_ns() - began - own) / 1000
 
     def _layout(self, name: str) -> dict[str, Any]:
         load = self._problem.loads[name]
@@ -105,142 +104,128 @@ class Runner:
     def call(self, workload: str) -> Call:
         """The entry point has run once on the arena's contents, and the process is stopped again.
 
-        Raises Fault: crashed, timed out, or a process left behind.
+        The outputs are those of the moment of its reply. Raises Fault: crashed, timed out, or a broken rule.
         """
         during = f"on workload {workload!r}"
-        os.kill(self._process.pid, signal.SIGCONT)
-        self._ask(AWAKEN, during)
+        load = self._problem.loads[workload]
+        self._check_stillness()
+        self._process.resume()
+        if self._ask(AWAKEN, during) != AWAKEN:
+            raise forged(during)
+        self._arena.complete()
         began = time.perf_counter_ns()
         answer = self._ask(b"%d" % self._order.index(workload), during)
         ended = time.perf_counter_ns()
+        self._arena.keep(load)
         self.stop()
+        self._check_replies(during)
         self._check_children(during)
-        try:
-            own = int(answer)
-        except ValueError:
-            raise Fault(
-                kind="rejected", reason="clock_mismatch", message=f"the reply {during} was forged: {answer[:60]!r}"
-            ) from None
-        return Call(own / 1000, (ended - began) / 1000)
+        self._check_outputs(load, during)
+        return _call(answer, (ended - began) / 1000, during)
 
-    def _ask(self, request: bytes, during: str) -> bytes:
+    def _ask(self, request: bytes, during: str, limit_s: float | None = None) -> bytes:
         try:
-            self._control.send(request)
+            self._process.control.send(request)
         except OSError:
             self._crash(during)
-        return self._answer(self._problem.call_s, during)
+        return self._answer(limit_s or self._problem.call_s, during)
 
     def stop(self) -> None:
-        """Every thread of the process is stopped; Fault when it has ended instead.
-
-        Its threads are asleep by then, if they are no worse than OpenMP's: a thread that is stopped while it
-        runs shares a core with the main thread for milliseconds when both are let go at once.
-        """
-        if self._status is not None:
+        """Every thread of the process is stopped; Fault when it has ended instead, or cannot be stopped."""
+        self._calls += 1
+        state = self._process.stop()
+        self._busy += state == "busy"
+        if state == "ended":
             self._crash("between two calls")
-        wait_until_quiet(_QUIET_S, self._process.pid)
-        os.kill(self._process.pid, signal.SIGSTOP)
-        _, status = os.waitpid(self._process.pid, os.WUNTRACED)
-        if not os.WIFSTOPPED(status):
-            self._record(status)
-            self._crash("between two calls")
+        if state == "unstoppable":
+            raise restless()
+        if self._busy >= _SOME_CALLS and 2 * self._busy > self._calls:
+            raise rejected(
+                "busy_after_return",
+                f"threads of the program were still running long after the call had returned, {self._busy} times out "
+                f"of {self._calls}: the work must be done, and its threads asleep, when the entry point returns",
+            )  # fmt: skip
 
     def close(self) -> None:
         """The process and everything below it is dead."""
-        self._reap()
-        kill_descendants(os.getpid(), self._spare)
-        self._control.close()
-        os.close(self._log)
+        self._process.end()
 
     def _answer(self, limit_s: float, during: str) -> bytes:
         deadline = time.monotonic() + limit_s
-        while not select.select([self._control], [], [], min(_SAMPLE_S, limit_s))[0]:
-            self._look_at_memory(during)
-            if time.monotonic() > deadline:
-                raise Fault(
-                    kind="timed_out", stage="run", limit_s=limit_s,
-                    message=f"stopped after {limit_s:g} s {during}: one call may take no longer (an endless loop?)",
-                )  # fmt: skip
-        try:
-            answer = self._control.recv(8192)
-        except ConnectionResetError:
-            answer = b""
-        if not answer:
-            self._crash(during)
-        return answer
+        while True:
+            try:
+                answer = self._process.receive(min(_SAMPLE_S, limit_s))
+            except TimeoutError:
+                self._look(during)
+                if time.monotonic() > deadline:
+                    raise Fault(
+                        kind="timed_out", stage="run", limit_s=limit_s,
+                        message=f"stopped after {limit_s:g} s {during}: one call may take no longer (an endless loop?)",
+                    ) from None  # fmt: skip
+                continue
+            if not answer:
+                self._crash(during)
+            return answer
 
-    def _look_at_memory(self, during: str) -> None:
-        """Fault when the process holds more than it may; the address space limit is wider than that."""
-        self._peak_mb = (resident_peak(self._process.pid) - self._arena.size) // _MIB - _INTERPRETER_MIB
+    def _look(self, during: str) -> None:
+        """Fault when there is more of the program than may be; the address space limit is wider than that."""
+        others = self._process.others()
+        if len(others) > _SOME_PROCESSES:
+            raise left(len(others), during)
+        self._peak_mb = (self._process.resident_peak() - self._arena.size) // _MIB - _INTERPRETER_MIB
         if self._peak_mb > self._problem.memory_mb:
-            raise _starved(self._problem.memory_mb, during, "")
+            raise starved(self._problem.memory_mb, during, "")
+
+    def _check_stillness(self) -> None:
+        if self._process.kept_still:
+            return
+        if self._process.status is not None:
+            self._crash("between two calls")
+        raise restless()
+
+    def _check_replies(self, during: str) -> None:
+        if self._process.has_spoken:
+            raise forged(during)
 
     def _check_children(self, during: str) -> None:
-        left = {pid for pid in descendants(os.getpid()) - self._spare - {self._process.pid} if alive(pid)}
-        if left:
-            raise Fault(
-                kind="rejected", reason="left_process",
-                message=f"{len(left)} process(es) started by the program were still running when the call {during} "
-                "had returned; a kernel may start threads but no processes",
+        if others := self._process.others():
+            raise left(len(others), during)
+
+    def _check_outputs(self, load: Load, during: str) -> None:
+        changed = self._arena.changed(load)
+        if changed is not None:
+            raise rejected(
+                "unfinished_work",
+                f"the program still wrote to its output {changed!r} after the call {during} had returned; all work "
+                "must be done by then",
             )  # fmt: skip
 
-    def _reap(self) -> None:
-        """The process is dead."""
-        if self._status is None:
-            os.kill(self._process.pid, signal.SIGKILL)
-            self._record(os.waitpid(self._process.pid, 0)[1])
-
-    def _record(self, status: int) -> None:
-        self._status = status
-        self._process.returncode = os.waitstatus_to_exitcode(status)
-
-    def _crash(self, during: str) -> None:
+    def _crash(self, during: str) -> NoReturn:
         """Raises the Fault that says how the process ended."""
-        if self._status is None:
-            self._record(os.waitpid(self._process.pid, 0)[1])
-        assert self._status is not None
-        size = os.lseek(self._log, 0, os.SEEK_END)
-        tail = os.pread(self._log, _TAIL, max(0, size - _TAIL)).decode(errors="replace").strip()
-        raise crash(self._status, self._peak_mb, self._problem.memory_mb, tail, during)
+        if not self._process.has_ended():
+            raise rejected(
+                "broken_channel", f"the program closed a descriptor that is not its own, the control socket, {during}"
+            )
+        status = self._process.status
+        assert status is not None
+        raise crash(status, self._peak_mb, self._problem.memory_mb, self._process.last_words(), during)
 
 
-_HINTS = {
-    "SIGSEGV": "an access outside of mapped memory: a null pointer, an index out of range or a stack overflow",
-    "SIGILL": "an instruction that this processor lacks (check the ISA), or __builtin_trap / unreachable code",
-    "SIGFPE": "an integer division by zero or an overflowing integer division",
-    "SIGBUS": "an access to memory that cannot be there",
-    "SIGABRT": "abort, a failed assertion or an uncaught C++ exception",
-}
-
-
-def crash(status: int, peak_mb: int, limit_mb: int, tail: str, during: str) -> Fault:
-    """The verdict on a process that ended by itself, from its wait status, peak memory (MiB) and last words."""
-    said = f"\nLast output of the program:\n{tail}" if tail else ""
-    starved = any(word in tail for word in ("bad_alloc", "Out of memory", "Cannot allocate", "Thread creation failed"))
-    if starved or (os.WIFSIGNALED(status) and peak_mb > 0.6 * limit_mb):
-        return _starved(limit_mb, during, said)
-    if os.WIFEXITED(status):
-        return Fault(
-            kind="crashed", signal="exit",
-            message=f"the program ended its process with exit({os.WEXITSTATUS(status)}) {during} "
-            f"instead of returning from the entry point{said}",
+def _call(answer: bytes, wall_us: float, during: str) -> Call:
+    """What the reply claims, if it can be true."""
+    try:
+        own_us = int(answer[:20]) / 1000
+    except ValueError:
+        raise forged(during) from None
+    if not 0 < own_us <= wall_us:
+        raise rejected(
+            "clock_mismatch",
+            f"the program's process reported {own_us:g} us {during}, which took {wall_us:g} us on the wall clock",
         )  # fmt: skip
-    number = os.WTERMSIG(status)
-    name = signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}"
-    if number == signal.SIGSEGV:
-        said = f" (or an allocation that failed: the limit is {limit_mb} MiB){said}"
-    hint = f": {_HINTS[name]}" if name in _HINTS else ""
-    return Fault(kind="crashed", signal=name, message=f"{name} {during}{hint}{said}")
+    return Call(own_us, wall_us)
 
 
-def _starved(limit_mb: int, during: str, said: str) -> Fault:
-    return Fault(
-        kind="crashed", signal="out_of_memory",
-        message=f"the program ran out of memory {during}: it may use {limit_mb} MiB beside the tensors{said}",
-    )  # fmt: skip
-
-
-def _environment(folder: str) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """What the candidate may know: how many threads, and malloc's settings (the baseline's own)."""
     kept = {key: os.environ[key] for key in os.environ if key.startswith(("OMP_", "GOMP_", "GLIBC_", "KSEARCH_MARK"))}
-    return {**kept, "PATH": "/usr/bin:/bin", "HOME": folder, "TMPDIR": folder, "LC_ALL": "C"}
+    return {**kept, "PATH": "/usr/bin:/bin", "LC_ALL": "C"}

@@ -1,0 +1,76 @@
+"""The verdicts other than passed, as the trusted process reaches them. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+
+class Fault(Exception):
+    """The evaluation ends here with a verdict other than passed; carries the verdict's plain fields."""
+
+    def __init__(self, **verdict: Any) -> None:
+        super().__init__(verdict["message"])
+        self.verdict = verdict
+
+
+def rejected(reason: str, message: str) -> Fault:
+    """The program broke a rule."""
+    return Fault(kind="rejected", reason=reason, message=message)
+
+
+def forged(during: str) -> Fault:
+    """There were messages that the program's process was not asked for."""
+    return rejected("forged_reply", f"messages that only the process around the program may send were sent {during}")
+
+
+def restless() -> Fault:
+    """The process did not stop, or did not stay so."""
+    return rejected("ran_while_stopped", "the program went on running where it had been stopped (SIGSTOP)")
+
+
+def left(count: int, during: str) -> Fault:
+    """The program has started processes."""
+    return rejected(
+        "left_process",
+        f"{count} process(es) started by the program were still running when the call {during} had returned, or were "
+        "too many; a kernel may start threads but no processes",
+    )  # fmt: skip
+
+
+_HINTS = {
+    "SIGSEGV": "an access outside of mapped memory: a null pointer, an index out of range or a stack overflow",
+    "SIGILL": "an instruction that this processor lacks (check the ISA), or __builtin_trap / unreachable code",
+    "SIGFPE": "an integer division by zero or an overflowing integer division",
+    "SIGBUS": "an access to memory that cannot be there",
+    "SIGABRT": "abort, a failed assertion or an uncaught C++ exception",
+}
+
+
+def crash(status: int, peak_mb: int, limit_mb: int, tail: str, during: str) -> Fault:
+    """The verdict on a process that ended by itself, from its wait status, peak memory (MiB) and last words."""
+    said = f"\nLast output of the program:\n{tail}" if tail else ""
+    failed = any(word in tail for word in ("bad_alloc", "Out of memory", "Cannot allocate", "Thread creation failed"))
+    if failed or (os.WIFSIGNALED(status) and peak_mb > 0.6 * limit_mb):
+        return starved(limit_mb, during, said)
+    if os.WIFEXITED(status):
+        return Fault(
+            kind="crashed", signal="exit",
+            message=f"the program ended its process with exit({os.WEXITSTATUS(status)}) {during} "
+            f"instead of returning from the entry point{said}",
+        )  # fmt: skip
+    number = os.WTERMSIG(status)
+    name = signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}"
+    if number == signal.SIGSEGV:
+        said = f" (or an allocation that failed: the limit is {limit_mb} MiB){said}"
+    hint = f": {_HINTS[name]}" if name in _HINTS else ""
+    return Fault(kind="crashed", signal=name, message=f"{name} {during}{hint}{said}")
+
+
+def starved(limit_mb: int, during: str, said: str) -> Fault:
+    """The program has used up its memory."""
+    return Fault(
+        kind="crashed", signal="out_of_memory",
+        message=f"the program ran out of memory {during}: it may use {limit_mb} MiB beside the tensors{said}",
+    )  # fmt: skip
