@@ -131,9 +131,19 @@ class Rejected(_Verdict):
 
     kind: Literal["rejected"] = "rejected"
     reason: Literal[
-        "mutated_input", "out_of_bounds_write", "left_process", "clock_mismatch", "unfinished_work",
-        "impossible_time", "slows_baseline",
-    ]  # fmt: skip
+        "mutated_input",
+        "out_of_bounds_write",
+        "left_process",
+        "clock_mismatch",
+        "forged_reply",
+        "broken_channel",
+        "unfinished_work",
+        "busy_after_return",
+        "ran_while_stopped",
+        "reused_results",
+        "impossible_time",
+        "slows_baseline",
+    ]
     message: str
 
 

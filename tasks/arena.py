@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import random
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,10 @@ from tasks.problem import Load, Spec, Tensors
 GUARD = 16384
 """Bytes of guard zone before, between and after the tensors."""
 ALIGNMENT = 64
+_PIECES = 16
+_PIECE = 8
+"""Of each input so many pieces, of so many bytes, are held back until the call is timed."""
+_WRONG = 0x55
 _LIBC = ctypes.CDLL(None)
 _LIBC.memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
@@ -48,6 +53,9 @@ class Arena:
         self._bytes = self._memory.bytes
         self._canary = torch.randint(0, 256, (GUARD + ALIGNMENT,), dtype=torch.uint8).to(kind)
         self._poison = {(load.name, spec.name): _poison(spec).to(kind) for load in loads for spec in load.outputs}
+        self._held = torch.zeros(0, dtype=torch.int64, device=kind)
+        self._right = torch.zeros(0, dtype=torch.uint8, device=kind)
+        self._kept: Tensors = {}
 
     @property
     def host_bytes(self) -> int:
@@ -64,14 +72,48 @@ class Arena:
         return self._memory.grant()
 
     def write(self, load: Load, inputs: Tensors) -> None:
-        """The inputs are in place, outputs hold poison, and guards their canaries. No OpenMP thread is woken."""
+        """The inputs are in place but for some pieces, outputs hold poison, and guards their canaries.
+
+        No OpenMP thread is woken.
+        """
         offsets = self.offsets[load.name]
         for start, end in self._guards(load):
             self._memory.fill(start, self._canary[: end - start])
         for spec in load.inputs:
             self._memory.fill(offsets[spec.name], inputs[spec.name])
+        self._hold_back(load)
         for spec in load.outputs:
             self._memory.fill(offsets[spec.name], self._poison[load.name, spec.name])
+
+    def _hold_back(self, load: Load) -> None:
+        """Random pieces of the inputs are wrong: what is computed before the call is timed will not do."""
+        places: list[int] = []
+        for spec in load.inputs:
+            length = min(_PIECE, spec.nbytes)
+            for _ in range(_PIECES):
+                at = self.offsets[load.name][spec.name] + random.randrange(spec.nbytes - length + 1)
+                places.extend(range(at, at + length))
+        held = torch.tensor(places)
+        self._held = held.to(self._bytes.device)
+        self._right = self._bytes[self._held]
+        self._bytes[self._held] = self._right ^ _WRONG
+
+    def complete(self) -> None:
+        """The inputs are as they were given to `write`."""
+        self._bytes[self._held] = self._right
+        if self._bytes.is_cuda:
+            torch.cuda.synchronize()
+
+    def keep(self, load: Load) -> None:
+        """The outputs of this moment are remembered."""
+        self._kept = {name: value.clone() for name, value in self.outputs(load).items()}
+        if self._bytes.is_cuda:
+            torch.cuda.synchronize()
+
+    def changed(self, load: Load) -> str | None:
+        """Name of an output that is no longer what was kept."""
+        outputs = self.outputs(load)
+        return next((name for name, kept in self._kept.items() if not same_bytes(outputs[name], kept)), None)
 
     def outputs(self, load: Load) -> Tensors:
         """Views of the output tensors as they are now."""

@@ -1,7 +1,7 @@
 """The candidate's own process: loads one shared object and calls it on command.
 
-Run as a script by a bare interpreter (-I -S), inside the enclosure; imports nothing of the project and little of the
-standard library. Its argument is the control socket.
+Run by enclosure.py in a bare interpreter (-I -S); imports nothing of the project and little of the standard
+library. Its argument is the control socket.
 """
 
 from __future__ import annotations
@@ -18,6 +18,11 @@ from typing import Any
 
 AWAKEN = b"awaken"
 """The request, and its answer, that comes right before a timed call."""
+NOTHING = b"nothing"
+"""The request to call nothing at all: its round trip shows what a reply costs, before any code of the program runs."""
+LOAD = b"load"
+_FILES = 256
+"""Open files: each may hold memory that no limit of the process counts (memfd, pipes)."""
 
 
 def main() -> None:
@@ -30,13 +35,15 @@ def main() -> None:
     _limit(setup)
     base = ctypes.addressof(ctypes.c_char.from_buffer(arena))
     calls = [_arguments(base, call) for call in setup["calls"]]
+    os.write(control, b"set up %d" % (touched & 1))
+    _call_nothing(control, calls[0])
     try:
         function = getattr(ctypes.CDLL(setup["library"]), setup["entry_point"])
     except (OSError, AttributeError) as error:
         os.write(control, b"cannot load: " + str(error).encode()[:4000])
         return
     function.restype = None
-    os.write(control, b"ready %d" % (touched & 1))
+    os.write(control, b"ready")
     _serve(control, function, calls)
 
 
@@ -47,6 +54,17 @@ def _limit(setup: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (mapped + setup["memory"], mapped + setup["memory"]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (setup["file_size"], setup["file_size"]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, _FILES))
+
+
+def _call_nothing(control: int, arguments: list[Any]) -> None:
+    """The interpreter is warm, and the parent knows what a reply costs."""
+    clock = time.perf_counter_ns
+    nothing = ctypes.CDLL(None).getppid
+    while os.read(control, 64) != LOAD:
+        began = clock()
+        nothing(*arguments)
+        os.write(control, b"%d" % (clock() - began))
 
 
 def _arguments(base: int, call: dict[str, Any]) -> list[Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from tasks.arena import Arena
-from tasks.fault import Fault
+from tasks.faults import Fault, rejected
 from tasks.problem import Load, Spec, Tensors
 
 _SHOWN = 4
@@ -42,16 +42,16 @@ def inspect(arena: Arena, load: Load, inputs: Tensors) -> None:
     """Guards and inputs are as they were written; otherwise Fault."""
     breach = arena.breach(load)
     if breach is not None:
-        raise Fault(
-            kind="rejected", reason="out_of_bounds_write",
-            message=f"the program wrote outside of its tensors on workload {load.name!r}: {breach.distance} byte(s) "
+        raise rejected(
+            "out_of_bounds_write",
+            f"the program wrote outside of its tensors on workload {load.name!r}: {breach.distance} byte(s) "
             f"{breach.side} of {breach.tensor!r}",
         )  # fmt: skip
     mutated = arena.mutated(load, inputs)
     if mutated is not None:
-        raise Fault(
-            kind="rejected", reason="mutated_input",
-            message=f"the program changed its input {mutated!r} on workload {load.name!r}; inputs are read-only",
+        raise rejected(
+            "mutated_input",
+            f"the program changed its input {mutated!r} on workload {load.name!r}; inputs are read-only",
         )  # fmt: skip
 
 

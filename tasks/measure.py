@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from tasks.arena import Arena
 from tasks.checks import Tolerance, close, compare, inspect
-from tasks.fault import Fault
+from tasks.faults import Fault, rejected
 from tasks.launcher import Launcher
 from tasks.problem import Load, Problem, Tensors
 from tasks.race import new_seed, race, timed, warm
@@ -30,7 +30,8 @@ _RETRIES = 3
 _RETRY_BUDGETS = 3.0
 """No retry begins after this many budgets have been used up."""
 _CHECKS = ("outputs against reference", "outputs of every timed call", "unwritten outputs", "NaN", "inputs unchanged",
-           "guard zones", "no process left", "clocks agree")  # fmt: skip
+           "guard zones", "outputs final on return", "no process left", "still while stopped", "replies",
+           "speed on inputs seen before", "clocks agree")  # fmt: skip
 _GPU_CHECKS = ("no work left on the device", "roofline floor", "device health")
 
 
@@ -49,26 +50,15 @@ class Plan:
     """Relative standard error of a workload's ratio at which its rounds may end early."""
 
 
-@dataclass
-class Known:
-    """What a worker has found out about its task and machine."""
-
-    warmed: set[tuple[str, str]] = field(default_factory=set)
-    """Workloads and formulations whose first calls are over."""
-    message_us: float = 0.0
-    """What the wall clock shows of a GPU call beyond an honest program's own time."""
-
-
 class Measurement:
     """Checks and times one candidate on some workloads of a problem."""
 
-    def __init__(self, problem: Problem, plan: Plan, known: Known) -> None:
+    def __init__(self, problem: Problem, plan: Plan, warmed: set[tuple[str, str]]) -> None:
         self.seeds: list[int] = []
         self._problem = problem
         self._device = problem.device
         self._plan = plan
-        self._warmed = known.warmed
-        self._message_us = known.message_us
+        self._warmed = warmed
         self._tolerance = Tolerance(problem.atol, problem.rtol)
         self._tracks = [Track(problem.loads[name]) for name in plan.workloads]
         self._raced: list[dict[str, Any]] = []
@@ -145,8 +135,11 @@ class Measurement:
         """One call right after an untimed one on the inputs of the round before."""
         self._arena.write(track.load, track.earlier)
         self._device.settle()
-        self._runner.call(track.load.name, self._device.sleep_us(track.host_us), cold)
-        return self._call(track, inputs, cold)
+        repeated = self._runner.call(track.load.name, self._device.sleep_us(track.host_us) if cold else 0.0, cold)
+        fresh = self._call(track, inputs, cold)
+        if cold:
+            track.calls.append((repeated, fresh))
+        return fresh
 
     def _baseline(self, track: Track, inputs: Tensors) -> tuple[float, Tensors]:
         """As `_warm_call`, of the baseline; also what it returned."""
@@ -165,7 +158,7 @@ class Measurement:
             baseline_us, expected = self._baseline(track, inputs)
         self._compare(track, expected, self._tolerance.doubled())
         track.earlier, track.previous = inputs, expected
-        track.note(call, baseline_us, self._device.kind)
+        track.note(call, baseline_us, None if self._device.kind == "cuda" else self._runner.reply_us)
         if self._device.kind == "cuda" and track.rounds % _BARE_EVERY == 1:
             self._bare_round(track)
 
@@ -222,7 +215,7 @@ class Measurement:
             if not pending or time.monotonic() > enough:
                 break
         for track in self._tracks:
-            track.examine(self._device, self._message_us)
+            track.examine(self._device, self._runner.reply_us)
         self._look_for_slowing(pending)
         return self._passed({track.load.name for track in pending})
 
@@ -235,11 +228,11 @@ class Measurement:
             assert track.best is not None
             alone = min(self._baseline(track, track.earlier)[0] for _ in range(_MIN_ROUNDS))
             if track.best.baseline_us > (1 + _DRIFT) * alone:
-                raise Fault(
-                    kind="rejected", reason="slows_baseline",
-                    message=f"on workload {track.load.name!r} the baseline takes {track.best.baseline_us:.0f} us "
-                    f"beside the program and {alone:.0f} us once its process is dead: it left work on the device",
-                )  # fmt: skip
+                raise rejected(
+                    "slows_baseline",
+                    f"on workload {track.load.name!r} the baseline takes {track.best.baseline_us:.0f} us beside the "
+                    f"program and {alone:.0f} us once its process is dead: it left work on the device",
+                )
 
     def _passed(self, drifted: set[str]) -> dict[str, Any]:
         timings: list[dict[str, Any]] = []
@@ -257,7 +250,9 @@ class Measurement:
         return {"kind": "passed", "timings": timings, "noise": noise, "drifted": bool(drifted)}
 
 
-def measure(problem: Problem, plan: Plan, build: Build, launcher: Launcher, known: Known) -> dict[str, Any]:
+def measure(
+    problem: Problem, plan: Plan, build: Build, launcher: Launcher, warmed: set[tuple[str, str]]
+) -> dict[str, Any]:
     """The plain verdict on a build, and what its receipt needs."""
     with torch.inference_mode():
-        return Measurement(problem, plan, known).run(build, launcher)
+        return Measurement(problem, plan, warmed).run(build, launcher)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 from typing import Any, Protocol
@@ -10,6 +11,8 @@ from typing import Any, Protocol
 import torch
 
 from tasks.driver import Driver
+
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class Shared(Protocol):
@@ -35,8 +38,9 @@ class HostMemory:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._fd = os.memfd_create("ksearch-arena", os.MFD_CLOEXEC)
+        self._fd = os.memfd_create("ksearch-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self._fd, size)
+        fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, _SEALS)  # a candidate that cut it short would end whoever reads it
         self._map = mmap.mmap(self._fd, size)
         self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)
         self.fds: tuple[int, ...] = (self._fd,)

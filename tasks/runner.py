@@ -1,31 +1,34 @@
-"""A candidate's process as the trusted process holds it: stopped, resumed for each call, ended with all it left."""
+"""A candidate's process as the trusted process uses it: loaded, called, and stopped between calls."""
 
 from __future__ import annotations
 
 import json
 import os
-import select
-import signal
 import time
 from dataclasses import dataclass
-from typing import Any
+from statistics import median
+from typing import Any, NoReturn
 
 from tasks.arena import Arena
-from tasks.candidate import AWAKEN
+from tasks.candidate import AWAKEN, LOAD, NOTHING
+from tasks.confined import Confined
 from tasks.device import Cuda, DeviceSick
-from tasks.fault import Fault, crash, raised, starved
-from tasks.isolation import alive, descendants, kill_descendants, resident_peak, wait_until_quiet
+from tasks.faults import Fault, crash, forged, left, raised, rejected, restless, starved
 from tasks.launcher import Launcher
-from tasks.problem import Problem
+from tasks.problem import Load, Problem
 from tasks.tool import Build
 
 _START_S = 20.0
 _LOG_BYTES = 1 << 20
-_TAIL = 1500
-_QUIET_S = 0.02
 _SAMPLE_S = 0.05
-"""How often the memory of a call that takes long is looked at."""
+"""How often the memory and the processes of a call that takes long are looked at."""
+_SOME_PROCESSES = 32
+"""More than these are not waited for."""
+_SOME_CALLS = 6
+"""Threads that run on after more than half of the calls, and of these at least, were not just slow to fall asleep."""
+_TRIALS = 9
 _MIB = 1 << 20
+_INTERPRETER_MIB = 32
 _THREAD_MIB = 136
 """Address space that one more thread reserves: its stack and a malloc arena."""
 _TOP_PAD_MIB = 320
@@ -53,59 +56,66 @@ class Runner:
         self._arena = arena
         self._uses_torch = launcher.uses_torch
         self._order = list(arena.offsets)
-        launcher.prepare()
-        self._spare = frozenset(descendants(os.getpid()))
-        self._started = launcher.start(arena.fds)
-        self._process = self._started.process
-        self.enclosure = self._started.enclosure
-        self._status: int | None = None
-        self._closed = False
         self._peak_mb = 0
-        self._at_rest_mb = 0
+        self._at_rest_mb = _INTERPRETER_MIB
         self._device_free = 0
         self._called: set[str] = set()
+        self._calls = 0
+        self._busy = 0
+        """Calls after which threads ran on."""
+        self.reply_us = 0.0
+        """What a reply costs on the wall clock beyond the call itself."""
+        self._process = Confined(launcher, arena.fds)
+
+    @property
+    def enclosure(self) -> tuple[str, ...]:
+        """What keeps the process from the rest of the machine."""
+        return self._process.enclosure
 
     def load(self, build: Build) -> None:
         """The program is loaded, its entry point found, and the process is stopped; otherwise Fault.
 
         Raises DeviceSick when the process cannot use the device although it has loaded nothing yet.
         """
+        during = "while it was being loaded"
         setup = {
             "arena": self._arena.grant(),
             "memory": self._allowance() * _MIB,
-            "file_size": _LOG_BYTES if not self._uses_torch else self._problem.memory_mb * _MIB,
+            "file_size": self._problem.memory_mb * _MIB if self._uses_torch else _LOG_BYTES,
             "library": build.path,
             "form": build.form,
             "entry_point": self._problem.entry_point,
             "calls": [self._layout(name) for name in self._order],
         }
-        during = "while it was being loaded"
-        try:
-            self._started.control.send(json.dumps(setup).encode())
-        except OSError:
-            self._crash(during)
-        if self._uses_torch:
-            self._expect_context()
+        self._check_context(self._ask(json.dumps(setup).encode(), during, _START_S))
+        self.reply_us = median(self._trial(during) for _ in range(_TRIALS))
         limit = _START_S + (self._problem.compile_s if self._uses_torch else 0.0)
-        answer = self._answer(limit, during)
-        if not answer.startswith(b"ready"):
-            said = answer.decode(errors="replace")
-            raise (
-                self._complaint(answer, during)
-                if answer[:1] == b"!"
-                else Fault(kind="compile_error", message=f"the shared object {said}")
-            )
+        answer = self._ask(LOAD, during, limit)
+        if answer[:1] == b"!":
+            raise raised(answer, self._memory_mb, during)
+        if answer != b"ready":
+            raise Fault(kind="compile_error", message=f"the shared object {answer.decode(errors='replace')}")
         self.stop()
         self._check_children("after it was loaded")
 
-    def _expect_context(self) -> None:
+    def _check_context(self, answer: bytes) -> None:
         """Before any of the program's code ran, its process could use the device; otherwise DeviceSick."""
-        answer = self._answer(_START_S, "before it was loaded")
+        if not self._uses_torch:
+            return
         if answer != b"context":
             raise DeviceSick(f"a fresh process has {answer.decode(errors='replace')}")
-        self._at_rest_mb = resident_peak(self._process) // _MIB
+        self._at_rest_mb = self._process.resident_peak() // _MIB
         if isinstance(self._problem.device, Cuda):
             self._device_free = self._problem.device.foreign_free_bytes()
+
+    def _trial(self, during: str) -> float:
+        """Microseconds that a reply costs, in the same order of messages as a call."""
+        if self._uses_torch:
+            self._ask(AWAKEN, during)
+            self._arena.complete()
+        began = time.perf_counter_ns()
+        own = int(self._ask(NOTHING, during).split()[0])
+        return (time.perf_counter_ns() - began - own) / 1000
 
     def _layout(self, name: str) -> dict[str, Any]:
         load, offsets = self._problem.loads[name], self._arena.offsets[name]
@@ -123,132 +133,153 @@ class Runner:
         threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
         return self._problem.memory_mb + threads * _THREAD_MIB + _TOP_PAD_MIB
 
+    @property
+    def _memory_mb(self) -> int:
+        on_device = self._problem.device.kind == "cuda"
+        return self._problem.gpu_memory_mb if on_device else self._problem.memory_mb
+
     def call(self, workload: str, sleep_us: float = 0.0, cold: bool = False) -> Call:
         """The entry point has run once on the arena's contents, and the process is stopped again.
 
-        On a GPU its launches are hidden behind `sleep_us` of a sleeping kernel, and `cold` caches are flushed first.
-        Raises Fault: crashed, timed out, or a process left behind.
+        The outputs are those of the moment of its reply. On a GPU its launches are hidden behind `sleep_us` of a
+        sleeping kernel, and `cold` caches are flushed first. Raises Fault: crashed, timed out, or a broken rule.
         """
         during = f"on workload {workload!r}"
+        load = self._problem.loads[workload]
         limit = self._problem.call_s
         if self._uses_torch and workload not in self._called:
             limit += self._problem.compile_s  # compiled when it is first called
         self._called.add(workload)
         index = b"%d" % self._order.index(workload)
-        os.kill(self._process, signal.SIGCONT)
-        self._ask(AWAKEN + b" " + index if self._uses_torch else AWAKEN, limit, during)
+        self._check_stillness()
+        self._process.resume()
+        if self._ask(AWAKEN + b" " + index if self._uses_torch else AWAKEN, during) != AWAKEN:
+            raise forged(during)
+        self._arena.complete()
         request = b"%d %d" % (self._cycles(sleep_us), cold) if self._uses_torch else index
         began = time.perf_counter_ns()
-        answer = self._ask(request, limit, during)
+        answer = self._ask(request, during, limit)
         ended = time.perf_counter_ns()
+        self._arena.keep(load)
         if answer[:1] == b"!":
-            raise self._complaint(answer, during)
+            raise raised(answer, self._memory_mb, during)
         self.stop()
         self._check_children(during)
+        self._check_replies(during)
         self._check_device_memory(during)
-        try:
-            own, *rest = (int(word) / 1000 for word in answer.split())
-        except ValueError:
-            raise Fault(
-                kind="rejected", reason="clock_mismatch", message=f"the reply {during} was forged: {answer[:60]!r}"
-            ) from None
-        return Call(own, (ended - began) / 1000, *rest[:2])
+        self._check_outputs(load, during)
+        return _call(answer, (ended - began) / 1000, during)
 
     def _cycles(self, sleep_us: float) -> int:
         device = self._problem.device
         return int(sleep_us * device.cycles_per_us) if isinstance(device, Cuda) else 0
 
-    def _ask(self, request: bytes, limit_s: float, during: str) -> bytes:
+    def _ask(self, request: bytes, during: str, limit_s: float | None = None) -> bytes:
         try:
-            self._started.control.send(request)
+            self._process.control.send(request)
         except OSError:
             self._crash(during)
-        return self._answer(limit_s, during)
+        return self._answer(limit_s or self._problem.call_s, during)
 
     def stop(self) -> None:
-        """Every thread of the process is stopped; Fault when it has ended instead.
-
-        Its threads are asleep by then, if they are no worse than OpenMP's: a thread that is stopped while it
-        runs shares a core with the main thread for milliseconds when both are let go at once.
-        """
-        if self._status is not None:
+        """Every thread of the process is stopped; Fault when it has ended instead, or cannot be stopped."""
+        self._calls += 1
+        state = self._process.stop()
+        self._busy += state == "busy"
+        if state == "ended":
             self._crash("between two calls")
-        wait_until_quiet(_QUIET_S, self._process)
-        os.kill(self._process, signal.SIGSTOP)
-        _, status = os.waitpid(self._process, os.WUNTRACED)
-        if not os.WIFSTOPPED(status):
-            self._status = status
-            self._crash("between two calls")
+        if state == "unstoppable":
+            raise restless()
+        if self._busy >= _SOME_CALLS and 2 * self._busy > self._calls:
+            raise rejected(
+                "busy_after_return",
+                f"threads of the program were still running long after the call had returned, {self._busy} times out "
+                f"of {self._calls}: the work must be done, and its threads asleep, when the entry point returns",
+            )  # fmt: skip
 
     def close(self) -> None:
         """The process and everything below it is dead. Closing twice is once."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._status is None:
-            os.kill(self._process, signal.SIGKILL)
-            self._status = os.waitpid(self._process, 0)[1]
-        kill_descendants(os.getpid(), self._spare)
-        self._started.close()
+        self._process.end()
 
     def _answer(self, limit_s: float, during: str) -> bytes:
         deadline = time.monotonic() + limit_s
-        control = self._started.control
-        while not select.select([control], [], [], min(_SAMPLE_S, limit_s))[0]:
-            self._look_at_memory(during)
-            self._check_device_memory(during)
-            if time.monotonic() > deadline:
-                raise Fault(
-                    kind="timed_out", stage="run", limit_s=limit_s,
-                    message=f"stopped after {limit_s:g} s {during}: one call may take no longer (an endless loop?)",
-                )  # fmt: skip
-        try:
-            answer = control.recv(8192)
-        except ConnectionResetError:
-            answer = b""
-        if not answer:
-            self._crash(during)
-        return answer
+        while True:
+            try:
+                answer = self._process.receive(min(_SAMPLE_S, limit_s))
+            except TimeoutError:
+                self._look(during)
+                if time.monotonic() > deadline:
+                    raise Fault(
+                        kind="timed_out", stage="run", limit_s=limit_s,
+                        message=f"stopped after {limit_s:g} s {during}: one call may take no longer (an endless loop?)",
+                    ) from None  # fmt: skip
+                continue
+            if not answer:
+                self._crash(during)
+            return answer
 
-    def _look_at_memory(self, during: str) -> None:
-        """Fault when the process holds more than it may; the address space limit is wider than that."""
-        self._peak_mb = (resident_peak(self._process) - self._arena.host_bytes) // _MIB - (self._at_rest_mb or 32)
+    def _look(self, during: str) -> None:
+        """Fault when there is more of the program than may be; the address space limit is wider than that."""
+        others = self._process.others()
+        if len(others) > _SOME_PROCESSES:
+            raise left(len(others), during)
+        self._peak_mb = (self._process.resident_peak() - self._arena.host_bytes) // _MIB - self._at_rest_mb
         if self._peak_mb > self._problem.memory_mb:
             raise starved(self._problem.memory_mb, during, "")
+        self._check_device_memory(during)
 
     def _check_device_memory(self, during: str) -> None:
-        """Fault when the process has taken more of the device's memory than it may."""
         device = self._problem.device
         if not self._device_free or not isinstance(device, Cuda):
             return
         taken_mb = (self._device_free - device.foreign_free_bytes()) // _MIB
         if taken_mb > self._problem.gpu_memory_mb:
-            raise Fault(
-                kind="crashed", signal="out_of_memory",
-                message=f"the program took {taken_mb} MiB of the device's memory {during}: it may take "
-                f"{self._problem.gpu_memory_mb} MiB beside the tensors",
-            )  # fmt: skip
+            raise starved(self._problem.gpu_memory_mb, during, f" and took {taken_mb} MiB of the device's")
+
+    def _check_stillness(self) -> None:
+        if self._process.kept_still:
+            return
+        if self._process.status is not None:
+            self._crash("between two calls")
+        raise restless()
+
+    def _check_replies(self, during: str) -> None:
+        if self._process.has_spoken:
+            raise forged(during)
 
     def _check_children(self, during: str) -> None:
-        left = {pid for pid in descendants(os.getpid()) - self._spare - {self._process} if alive(pid)}
-        left -= self._started.keepers
-        if left:
-            raise Fault(
-                kind="rejected", reason="left_process",
-                message=f"{len(left)} process(es) started by the program were still running when the call {during} "
-                "had returned; a kernel may start threads but no processes",
+        if others := self._process.others():
+            raise left(len(others), during)
+
+    def _check_outputs(self, load: Load, during: str) -> None:
+        changed = self._arena.changed(load)
+        if changed is not None:
+            raise rejected(
+                "unfinished_work",
+                f"the program still wrote to its output {changed!r} after the call {during} had returned; all work "
+                "must be done by then",
             )  # fmt: skip
 
-    def _complaint(self, answer: bytes, during: str) -> Fault:
-        """The verdict on an exception that the program's own code raised, as its process told it."""
-        kind, _, text = answer[1:].decode(errors="replace").partition("\n")
-        return raised(kind, text, during, self._problem)
-
-    def _crash(self, during: str) -> None:
+    def _crash(self, during: str) -> NoReturn:
         """Raises the Fault that says how the process ended."""
-        if self._status is None:
-            self._status = os.waitpid(self._process, 0)[1]
-        log = self._started.log
-        size = os.lseek(log, 0, os.SEEK_END)
-        tail = os.pread(log, _TAIL, max(0, size - _TAIL)).decode(errors="replace").strip()
-        raise crash(self._status, (self._peak_mb, self._problem.memory_mb), tail, during)
+        if not self._process.has_ended():
+            raise rejected(
+                "broken_channel", f"the program closed a descriptor that is not its own, the control socket, {during}"
+            )
+        status = self._process.status
+        assert status is not None
+        raise crash(status, self._peak_mb, self._problem.memory_mb, self._process.last_words(), during)
+
+
+def _call(answer: bytes, wall_us: float, during: str) -> Call:
+    """What the reply claims, if it can be true."""
+    try:
+        own_us, *rest = (int(word[:20]) / 1000 for word in answer.split()[:3])
+    except ValueError:
+        raise forged(during) from None
+    if not 0 < own_us <= wall_us or any(not 0 <= value <= wall_us for value in rest):
+        raise rejected(
+            "clock_mismatch",
+            f"the program's process reported {own_us:g} us {during}, which took {wall_us:g} us on the wall clock",
+        )  # fmt: skip
+    return Call(own_us, wall_us, *rest)

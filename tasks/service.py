@@ -15,13 +15,12 @@ import torch
 
 from tasks import lock
 from tasks.building import Builder, Source, Target
-from tasks.calibration import message_us
 from tasks.channel import Message
 from tasks.compiler import Entry
 from tasks.device import Cuda, Device, DeviceSick, first_line, open_device
 from tasks.driver import DriverError
 from tasks.launcher import Launcher
-from tasks.measure import Known, Plan, measure
+from tasks.measure import Plan, measure
 from tasks.problem import Problem, ProblemError
 from tasks.race import race
 from tasks.tool import Build, ToolMissing
@@ -36,10 +35,9 @@ class Service:
     def __init__(self) -> None:
         self._device: Device | None = None
         self._problem: Problem | None = None
-        self._folder = Path()
         self._builder: Builder | None = None
         self._launcher: Launcher | None = None
-        self._known = Known()
+        self._warmed: set[tuple[str, str]] = set()
 
     def answer(self, request: Message) -> Message:
         """The reply; a fault of the task's own files comes back as task_error, a missing compiler as tool_missing."""
@@ -68,10 +66,10 @@ class Service:
         self._problem = Problem(task, self._device)
         capability = self._device.capability if isinstance(self._device, Cuda) else ""
         entry = Entry(task["entry_point"], task["prototype"])
-        self._folder = Path(request["folder"])
+        folder = Path(request["folder"])
         target = Target(entry, task["compile_s"], request["march"], capability)
-        self._builder = Builder(target, self._folder / "builds")
-        self._launcher = Launcher(request["language"] != "cpp", self._folder)
+        self._builder = Builder(target, folder / "builds")
+        self._launcher = Launcher(request["language"] != "cpp", folder)
         version, flags, isa = self._builder.describe(request["language"])
         facts = self._device.facts()
         return {
@@ -87,7 +85,7 @@ class Service:
         problem, _, _ = self._loaded()
         with lock.timing(), torch.inference_mode():
             timings = [race(problem, problem.loads[name]) for name in request["workloads"]]
-        self._known.warmed |= {(timing["workload"], timing["strongest"]) for timing in timings}
+        self._warmed |= {(timing["workload"], timing["strongest"]) for timing in timings}
         return {"timings": timings}
 
     def _build(self, request: Message) -> Message:
@@ -103,8 +101,6 @@ class Service:
             return {"verdict": built.verdict, "compile_s": built.seconds, "evaluate_s": 0.0, "raced": []}
         launcher.prepare()
         with lock.timing():
-            if problem.device.kind == "cuda" and not self._known.message_us:
-                self._known.message_us = message_us(problem, launcher, self._folder)
             began = time.monotonic()
             reply = self._measured(problem, Plan(**request["plan"]), built)
         seconds = time.monotonic() - began - reply.pop("race_s")
@@ -112,7 +108,7 @@ class Service:
 
     def _measured(self, problem: Problem, plan: Plan, built: Build) -> Message:
         _, _, launcher = self._loaded()
-        reply = measure(problem, plan, built, launcher, self._known)
+        reply = measure(problem, plan, built, launcher, self._warmed)
         if reply["verdict"]["kind"] != "passed":
             problem.device.check_health()
         return reply

@@ -6,9 +6,12 @@ import math
 from dataclasses import dataclass
 from statistics import median
 
-_SLACK_US = 100.0
+_REPLIES = 3.0
 _SLACK = 0.05
-_GROSS_US = 8000.0
+_GROSS_REPLIES = 4.0
+_GROSS_US = 40.0
+_SOME_CALLS = 6
+_NEARLY_ALL = 0.9
 _NOISE_FLOOR = 0.002
 _MAD_TO_SIGMA = 1.4826
 _MEDIAN_TO_MEAN = 1.2533
@@ -23,14 +26,26 @@ class Pair:
     baseline_us: float
 
 
-def believed(own_us: float, wall_us: float) -> float:
-    """A candidate's own time, where it agrees with the trusted wall clock; else the wall clock less the slack."""
-    return max(own_us, wall_us - max(_SLACK_US, _SLACK * wall_us))
+def believed(own_us: float, wall_us: float, reply_us: float) -> float:
+    """A candidate's own time, where it agrees with the trusted wall clock; else the wall clock less the slack.
+
+    A reply costs `reply_us` right after another one, and more after a pause.
+    """
+    return max(own_us, wall_us - _REPLIES * reply_us - _SLACK * wall_us)
 
 
-def grossly_short(own_us: float, wall_us: float) -> bool:
-    """The candidate claims less than half of a time that no pipe or scheduler explains."""
-    return own_us < wall_us / 2 and wall_us - own_us > _GROSS_US
+def contradicted(calls: list[tuple[float, float]], reply_us: float) -> bool:
+    """Whether no pipe or scheduler explains what a candidate claims in all of these calls (own and wall time)."""
+    gross = _GROSS_REPLIES * reply_us + _GROSS_US
+    return len(calls) >= _SOME_CALLS and all(own < wall / 2 and wall - own > gross for own, wall in calls)
+
+
+def remembered(calls: list[tuple[float, float]]) -> bool:
+    """Whether inputs that were seen before took less than half of the time of fresh ones (both in microseconds)."""
+    if len(calls) < _SOME_CALLS:
+        return False
+    quick = sum(repeated < fresh / 2 and fresh - repeated > _GROSS_US for repeated, fresh in calls)
+    return quick >= _NEARLY_ALL * len(calls)
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from tasks.device import Device
-from tasks.fault import Fault
+from tasks.faults import rejected
 from tasks.problem import Load, Tensors
 from tasks.runner import Call
-from tasks.timing import Estimate, Pair, believed, drift, estimate, grossly_short
+from tasks.timing import Estimate, Pair, believed, contradicted, drift, estimate, remembered
 
 _FLOOR = 0.9
 """A latency below this share of the roofline floor is impossible."""
 _LATE_US = 20.0
 _LATE = 0.1
-_MESSAGES_VARY = 0.5
-"""How much longer messages may take now than when they were measured."""
+_REPLIES_VARY = 0.5
+"""How much longer replies may take now than when they were measured."""
+_SLACK_US = 20.0
 _HIDDEN = 0.25
 """Of a latency: what a program may hide from its own clock before it is rejected."""
 
@@ -29,8 +30,8 @@ class Track:
     formulation: str = ""
     stored_us: float = 0.0
     pairs: list[Pair] = field(default_factory=list)
-    short: int = 0
-    """Timed calls in which the candidate's clock fell grossly short of the wall clock."""
+    calls: list[tuple[Call, Call]] = field(default_factory=list)
+    """Of each round the untimed call, on inputs seen before, and the timed one."""
     rounds: int = 0
     earlier: Tensors = field(default_factory=dict)
     """Inputs of the call before."""
@@ -49,12 +50,11 @@ class Track:
         assert self.best is not None
         return drift(self.best.baseline_us, self.stored_us)
 
-    def note(self, call: Call, baseline_us: float, kind: str) -> None:
-        """One round is in the statistics."""
-        own = call.own_us + call.late_us if kind == "cuda" else believed(call.own_us, call.wall_us)
+    def note(self, call: Call, baseline_us: float, reply_us: float | None) -> None:
+        """One round is in the statistics. On a CPU a reply costs `reply_us`; on a GPU bare calls test the clock."""
+        own = call.own_us + call.late_us if reply_us is None else believed(call.own_us, call.wall_us, reply_us)
         self.pairs.append(Pair(own, baseline_us))
         self.late_us.append(call.late_us)
-        self.short += kind == "cpu" and grossly_short(call.own_us, call.wall_us)
         self.rounds += 1
 
     def sure(self, target: float) -> bool:
@@ -68,48 +68,55 @@ class Track:
         if earlier is not None and drift(earlier.baseline_us, self.stored_us) < self.drift():
             self.best = earlier
 
-    def examine(self, device: Device, message_us: float) -> None:
+    def examine(self, device: Device, reply_us: float) -> None:
         """The reported times can be true. Raises Fault (rejected) with what contradicts them.
 
-        `message_us` is what the wall clock shows beyond an honest program's own time.
+        A reply costs `reply_us` on the wall clock beyond an honest program's own time.
         """
         name = self.load.name
-        if self.short and self.short == self.rounds:
-            raise _rejected(
-                "clock_mismatch",
-                f"the time that the program's process reported on workload {name!r} is less than half of the "
-                "wall-clock time in every round",
+        if device.kind == "cpu":
+            self._examine_clock(reply_us)
+        if remembered([(repeated.own_us, fresh.own_us) for repeated, fresh in self.calls]):
+            raise rejected(
+                "reused_results",
+                f"on workload {name!r} inputs that were seen before took less than half of the time of fresh ones: "
+                "nothing that was computed from the contents of earlier inputs may be reused",
             )
         assert self.best is not None
         latency = self.best.latency_us
         late = median(self.late_us)
         if late > max(_LATE_US, _LATE * latency):
-            raise _rejected(
+            raise rejected(
                 "unfinished_work",
                 f"on workload {name!r} work was still running on the device {late:.0f} us after the entry point's own "
                 "stream was done: side streams must be joined to the current stream before the call returns",
             )
-        self._examine_bare(latency, message_us)
+        self._examine_bare(latency, reply_us)
         floor = device.floor_us(self.load.least_read, self.load.written, self.load.operations)
         if latency < _FLOOR * floor:
-            raise _rejected(
+            raise rejected(
                 "impossible_time",
                 f"{latency:.1f} us on workload {name!r} is below the roofline floor of {floor:.1f} us: the device "
                 "cannot read the inputs and do the arithmetic in that time, so the timed call did not do the work",
             )
 
-    def _examine_bare(self, latency: float, message_us: float) -> None:
+    def _examine_clock(self, reply_us: float) -> None:
+        clocks = [(call.own_us, call.wall_us) for pair in self.calls for call in pair]
+        if contradicted(clocks, reply_us):
+            raise rejected(
+                "clock_mismatch",
+                f"the time that the program's process reported on workload {self.load.name!r} is less than half of "
+                "the wall-clock time in every round",
+            )
+
+    def _examine_bare(self, latency: float, reply_us: float) -> None:
         if not self.bare:
             return
-        hidden = median(call.wall_us - call.own_us - call.late_us for call in self.bare) - message_us
+        hidden = median(call.wall_us - call.own_us - call.late_us for call in self.bare) - reply_us
         own = median(call.own_us for call in self.bare)
-        if hidden > max(_HIDDEN * latency, _MESSAGES_VARY * message_us):
-            raise _rejected(
+        if hidden > max(_HIDDEN * latency, _REPLIES_VARY * reply_us + _SLACK_US):
+            raise rejected(
                 "clock_mismatch",
                 f"on workload {self.load.name!r} the program's process reports {own:.0f} us for calls that took "
                 f"{own + hidden:.0f} us or more by the wall clock",
             )
-
-
-def _rejected(reason: str, message: str) -> Fault:
-    return Fault(kind="rejected", reason=reason, message=message)

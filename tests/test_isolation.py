@@ -14,12 +14,12 @@ import torch
 from tiny_task import REFERENCE, write_task
 
 from tasks.device import Cpu
-from tasks.fault import crash
+from tasks.faults import crash
 from tasks.isolation import alive, descendants, end_tree, kill_descendants, marked, usable_cores, wait_until_quiet
 from tasks.local import plain
 from tasks.problem import Problem, ProblemError
 from tasks.race import race
-from tasks.timing import Pair, believed, drift, estimate, grossly_short, score_noise
+from tasks.timing import Pair, believed, contradicted, drift, estimate, remembered, score_noise
 
 FAMILY = """
 import os, sys, time
@@ -83,20 +83,29 @@ def test_the_ratio_is_the_median_of_the_rounds() -> None:
 
 
 def test_a_clock_is_believed_within_the_slack() -> None:
-    assert believed(950, 1000) == 950
-    assert believed(10, 1000) == 900
-    assert believed(10, 100_000) == 95_000
-    assert grossly_short(10, 12_000)
-    assert not grossly_short(10, 5000)
-    assert not grossly_short(10, 1500)
-    assert not grossly_short(4000, 5000)
+    assert believed(950, 1000, 20) == 950
+    assert believed(10, 1000, 20) == 890
+    assert believed(10, 100_000, 20) == 94_940
+
+
+def test_a_clock_that_is_contradicted_in_every_call() -> None:
+    assert contradicted([(10, 300)] * 6, 20)
+    assert not contradicted([(10, 300)] * 5, 20)
+    assert not contradicted([(10, 300)] * 20 + [(10, 100)], 20)
+    assert not contradicted([(200, 300)] * 6, 20)
+
+
+def test_results_are_remembered_where_old_inputs_take_no_time() -> None:
+    assert remembered([(10, 300)] * 6)
+    assert not remembered([(10, 300)] * 5 + [(300, 300)])
+    assert not remembered([(10, 40)] * 6)
 
 
 def test_how_a_process_ended_has_a_name() -> None:
-    assert crash(0, (0, 100), "", "now").verdict["signal"] == "exit"
-    assert crash(signal.SIGSEGV, (10, 100), "", "now").verdict["signal"] == "SIGSEGV"
-    assert crash(signal.SIGSEGV, (90, 100), "", "now").verdict["signal"] == "out_of_memory"
-    assert crash(signal.SIGABRT, (1, 100), "std::bad_alloc", "now").verdict["signal"] == "out_of_memory"
+    assert crash(0, 0, 100, "", "now").verdict["signal"] == "exit"
+    assert crash(signal.SIGSEGV, 10, 100, "", "now").verdict["signal"] == "SIGSEGV"
+    assert crash(signal.SIGSEGV, 90, 100, "", "now").verdict["signal"] == "out_of_memory"
+    assert crash(signal.SIGABRT, 1, 100, "std::bad_alloc", "now").verdict["signal"] == "out_of_memory"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Verdicts on candidates that did not do what they should, in words for a coder. Standard library only."""
+"""The verdicts other than passed, as the trusted process reaches them. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import re
 import signal
 from typing import Any
 
-from tasks.problem import Problem
-
 
 class Fault(Exception):
     """The evaluation ends here with a verdict other than passed; carries the verdict's plain fields."""
@@ -16,6 +14,30 @@ class Fault(Exception):
     def __init__(self, **verdict: Any) -> None:
         super().__init__(verdict["message"])
         self.verdict = verdict
+
+
+def rejected(reason: str, message: str) -> Fault:
+    """The program broke a rule."""
+    return Fault(kind="rejected", reason=reason, message=message)
+
+
+def forged(during: str) -> Fault:
+    """There were messages that the program's process was not asked for."""
+    return rejected("forged_reply", f"messages that only the process around the program may send were sent {during}")
+
+
+def restless() -> Fault:
+    """The process did not stop, or did not stay so."""
+    return rejected("ran_while_stopped", "the program went on running where it had been stopped (SIGSTOP)")
+
+
+def left(count: int, during: str) -> Fault:
+    """The program has started processes."""
+    return rejected(
+        "left_process",
+        f"{count} process(es) started by the program were still running when the call {during} had returned, or were "
+        "too many; a kernel may start threads but no processes",
+    )  # fmt: skip
 
 
 _HINTS = {
@@ -27,12 +49,11 @@ _HINTS = {
 }
 
 
-def crash(status: int, memory_mb: tuple[int, int], tail: str, during: str) -> Fault:
-    """The verdict on a process that ended by itself, from its wait status, memory (peak and limit) and last words."""
-    peak_mb, limit_mb = memory_mb
+def crash(status: int, peak_mb: int, limit_mb: int, tail: str, during: str) -> Fault:
+    """The verdict on a process that ended by itself, from its wait status, peak memory (MiB) and last words."""
     said = f"\nLast output of the program:\n{tail}" if tail else ""
-    short = any(word in tail for word in ("bad_alloc", "Out of memory", "Cannot allocate", "Thread creation failed"))
-    if short or (os.WIFSIGNALED(status) and peak_mb > 0.6 * limit_mb):
+    failed = any(word in tail for word in ("bad_alloc", "Out of memory", "Cannot allocate", "Thread creation failed"))
+    if failed or (os.WIFSIGNALED(status) and peak_mb > 0.6 * limit_mb):
         return starved(limit_mb, during, said)
     if os.WIFEXITED(status):
         return Fault(
@@ -49,21 +70,18 @@ def crash(status: int, memory_mb: tuple[int, int], tail: str, during: str) -> Fa
 
 
 def starved(limit_mb: int, during: str, said: str) -> Fault:
-    """The verdict on a program that used more memory than it may."""
+    """The program has used up its memory."""
     return Fault(
         kind="crashed", signal="out_of_memory",
         message=f"the program ran out of memory {during}: it may use {limit_mb} MiB beside the tensors{said}",
     )  # fmt: skip
 
 
-def raised(kind: str, text: str, during: str, problem: Problem) -> Fault:
-    """The verdict on an exception that reached the process's main loop: its type, and its message with places."""
+def raised(answer: bytes, limit_mb: int, during: str) -> Fault:
+    """The verdict on an exception of the program's own code, as its process told it: type, message and places."""
+    kind, _, text = answer[1:].decode(errors="replace").partition("\n")
     if kind == "OutOfMemoryError" or "out of memory" in text:
-        limit = problem.gpu_memory_mb if problem.device.kind == "cuda" else problem.memory_mb
-        return Fault(
-            kind="crashed", signal="out_of_memory",
-            message=f"the program ran out of memory {during}: it may use {limit} MiB beside the tensors\n{text}",
-        )  # fmt: skip
+        return starved(limit_mb, during, f"\n{text}")
     named = re.search(r"CUDA_ERROR_\w+", text) or re.search(r"CUDA error: ([^\n]+)", text)
     if named:
         return Fault(kind="crashed", signal="device_error", message=f"{named.group()} {during}\n{text}")
