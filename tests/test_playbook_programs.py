@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,7 @@ import pytest
 import torch
 from fakes import SCAFFOLD
 
+from state.program import SUFFIX
 from tasks.compiler import find_compiler
 from tasks.playbook import Params, load_playbook
 from tasks.problem import Tensors
@@ -65,6 +67,18 @@ def succeeds(command: list[str], name: str) -> None:
     assert done.returncode == 0, f"{name}: {done.stderr[-3000:]}"
 
 
+def all_succeed(command: list[str], folder: Path, scratch: Path) -> None:
+    """The command compiles every program of a playbook; as many at a time as there are cores."""
+
+    def compiles(name: str, source: str) -> None:
+        file = scratch / f"{name}{SUFFIX[narrowed(folder).languages[0]]}"
+        file.write_text(source)
+        succeeds([*command, str(file)], name)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda program: compiles(*program[1:]), programs(folder)))
+
+
 def fits(folder: Path, key: str, name: str, function: object, device: str) -> None:
     """The function is within the task's tolerance on every small shape, or outside of it on some if it is to fail."""
     task, right = narrowed(folder), True
@@ -83,9 +97,7 @@ def fits(folder: Path, key: str, name: str, function: object, device: str) -> No
 @of_language("cpp")
 def test_cpp_programs_compile(folder: Path, tmp_path: Path) -> None:
     compiler = find_compiler("native")
-    for _, name, source in programs(folder):
-        (tmp_path / f"{name}.cpp").write_text(source)
-        succeeds([compiler.path, *compiler.flags, "-fsyntax-only", str(tmp_path / f"{name}.cpp")], name)
+    all_succeed([compiler.path, *compiler.flags, "-fsyntax-only"], folder, tmp_path)
 
 
 @of_language("python", "triton")
@@ -126,10 +138,7 @@ def nvcc(*more: str) -> list[str]:
 
 @of_language("cuda")
 def test_cuda_programs_compile(folder: Path, tmp_path: Path) -> None:
-    command = nvcc("-cubin", "-Werror", "all-warnings", "-o", str(tmp_path / "kernel.cubin"))
-    for _, name, source in programs(folder):
-        (tmp_path / f"{name}.cu").write_text(source)
-        succeeds([*command, str(tmp_path / f"{name}.cu")], name)
+    all_succeed(nvcc("-cubin", "-Werror", "all-warnings", "--output-directory", str(tmp_path)), folder, tmp_path)
 
 
 @pytest.mark.gpu
