@@ -1,6 +1,6 @@
 """Puts a script into Linux namespaces of its own: it sees no other process, no network and no writable disk.
 
-Run as a script by a bare interpreter: enclosure.py CONTROL_FD SCRATCH_FOLDER SCRIPT ARGUMENTS... Whoever starts it
+Run as a script by a bare interpreter: enclosure.py CONTROL_FD SCRATCH_FOLDER SCRATCH_MIB SCRIPT ARGUMENTS... Whoever starts it
 is a child subreaper and holds the other ends of the control socket (SOCK_SEQPACKET) and of standard input. It is sent
 the process ids of the script and of the namespace's first process (0 where there is none), reaps this process, which
 ends at once, sends a message of its own, and is told what is in force. Where standard input ends, everything ends.
@@ -17,8 +17,7 @@ import signal
 import sys
 from ctypes import c_char_p, c_int, c_uint, c_uint64, c_ulong, c_void_p
 
-_SCRATCH_MIB = 64
-_SCRATCH_FILES = 4096
+_FILES_PER_MIB = 64
 _NAMESPACES = (
     ("user", 0x10000000), ("mount", 0x00020000), ("pid", 0x20000000), ("network", 0x40000000), ("ipc", 0x08000000),
 )  # fmt: skip
@@ -39,7 +38,7 @@ _LIBC.syscall.argtypes = (c_ulong, c_int, c_char_p, c_uint, c_void_p, c_ulong)
 
 def main() -> None:
     """The script has run, in whatever of the enclosure this machine allows."""
-    control, scratch, script = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    control, scratch, size, script = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
     inside = _unshare()
     first = _fork_first() if "pid" in inside else 0
     child = os.fork()
@@ -52,12 +51,12 @@ def main() -> None:
     os.close(nothing)
     if not os.read(control, 64):
         os._exit(1)
-    in_force = inside + (_close_off(scratch, inside) if "mount" in inside else [])
+    in_force = inside + (_close_off(scratch, size, inside) if "mount" in inside else [])
     in_force += _give_up_rights()
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.chdir(scratch)
     os.write(control, json.dumps(in_force).encode())  # fails where the parent died before it could be watched
-    sys.argv[:] = sys.argv[3:]
+    sys.argv[:] = sys.argv[4:]
     runpy.run_path(script, run_name="__main__")
 
 
@@ -94,7 +93,7 @@ def _fork_first() -> int:
     os._exit(0)
 
 
-def _close_off(scratch: str, inside: list[str]) -> list[str]:
+def _close_off(scratch: str, scratch_mib: int, inside: list[str]) -> list[str]:
     """What of the file system is closed: all of it read-only, but for a small scratch folder in memory."""
     done = []
     _LIBC.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
@@ -102,9 +101,9 @@ def _close_off(scratch: str, inside: list[str]) -> list[str]:
     size = ctypes.sizeof(attributes)
     if _LIBC.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, ctypes.byref(attributes), size) == 0:
         done.append("read-only files")
-    options = f"size={_SCRATCH_MIB}m,nr_inodes={_SCRATCH_FILES},mode=700".encode()
+    options = f"size={scratch_mib}m,nr_inodes={_FILES_PER_MIB * scratch_mib},mode=700".encode()
     if _LIBC.mount(b"scratch", os.fsencode(scratch), b"tmpfs", _MS_NOSUID | _MS_NODEV, options) == 0:
-        done.append(f"scratch of {_SCRATCH_MIB} MiB")
+        done.append(f"scratch of {scratch_mib} MiB")
     if "pid" in inside and _own_proc("user" in inside):
         done.append("own /proc")
     return done

@@ -17,6 +17,8 @@ from tasks.isolation import kill
 
 _HERE = Path(__file__).parent
 _START_S = 20.0
+_SCRATCH_MIB, _TORCH_SCRATCH_MIB = 64, 768
+"""Size of the scratch folder: enough for compilers' caches where a program may bring compilers."""
 _WARM_S = 180.0
 """Seconds that the zygote may take to import PyTorch."""
 _KEPT = ("OMP_", "GOMP_", "GLIBC_", "KSEARCH_MARK")
@@ -110,7 +112,7 @@ class Launcher:
     def _spawn(self, given: tuple[int, ...]) -> subprocess.Popen[bytes]:
         """The enclosure's launcher under a bare interpreter."""
         control, watched, log, *arena = given
-        command = [sys.executable, "-I", "-S", str(_HERE / "enclosure.py"), str(control), str(self._scratch),
+        command = [sys.executable, "-I", "-S", str(_HERE / "enclosure.py"), str(control), str(self._scratch), str(_SCRATCH_MIB),
                    str(_HERE / "candidate.py"), str(control)]  # fmt: skip
         return subprocess.Popen(command, stdin=watched, stdout=log, stderr=log, env=self._environment(),
                                 pass_fds=(control, *arena), start_new_session=True)  # fmt: skip
@@ -118,7 +120,7 @@ class Launcher:
     def _fork(self, given: tuple[int, ...]) -> None:
         """The enclosure's launcher as a fork of the zygote, which has reaped it when this returns."""
         assert self._orders is not None
-        request = {"scratch": str(self._scratch), "environment": self._environment()}
+        request = {"scratch": str(self._scratch), "scratch_mib": _TORCH_SCRATCH_MIB, "environment": self._environment()}
         socket.send_fds(self._orders, [json.dumps(request).encode()], list(given))
         self._hear(self._orders, "the process that candidates are forked from")
 
@@ -136,7 +138,8 @@ class Launcher:
         prefixes = _KEPT_BY_TORCH if self.uses_torch else _KEPT
         kept = {key: value for key, value in os.environ.items() if key.startswith(prefixes)}
         scratch = str(self._scratch)
-        caches = {"TRITON_CACHE_DIR": f"{scratch}/triton", "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/inductor"}
+        caches = {"TRITON_CACHE_DIR": f"{scratch}/triton", "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/inductor",
+                  "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # fmt: skip
         own = caches if self.uses_torch else {}
         return {
             **kept,

@@ -254,5 +254,5 @@ def measure(
     problem: Problem, plan: Plan, build: Build, launcher: Launcher, warmed: set[tuple[str, str]]
 ) -> dict[str, Any]:
     """The plain verdict on a build, and what its receipt needs."""
-    with torch.inference_mode():
+    with torch.no_grad():
         return Measurement(problem, plan, warmed).run(build, launcher)

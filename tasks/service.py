@@ -83,7 +83,7 @@ class Service:
 
     def _race(self, request: Message) -> Message:
         problem, _, _ = self._loaded()
-        with lock.timing(), torch.inference_mode():
+        with lock.timing(), torch.no_grad():
             timings = [race(problem, problem.loads[name]) for name in request["workloads"]]
         self._warmed |= {(timing["workload"], timing["strongest"]) for timing in timings}
         return {"timings": timings}

@@ -63,7 +63,15 @@ def _become(request: dict[str, object], fds: list[int], zygote: int) -> None:
     os.environ.update(environment)
     show_memory()
     shared = str(arena[0]) if arena else "-1"
-    sys.argv = ["enclosure.py", str(guest), str(request["scratch"]), str(_SCRIPT), str(guest), shared]
+    sys.argv = [
+        "enclosure.py",
+        str(guest),
+        str(request["scratch"]),
+        str(request["scratch_mib"]),
+        str(_SCRIPT),
+        str(guest),
+        shared,
+    ]
     try:
         enclosure.main()
     finally:

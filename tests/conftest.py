@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tiny_task import write_task
@@ -24,3 +25,12 @@ def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEvaluat
     made = LocalEvaluator(task, rounds=4)
     yield made
     made.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `gpu` are skipped where there is no NVIDIA device."""
+    if Path("/dev/nvidia0").exists():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a GPU"))

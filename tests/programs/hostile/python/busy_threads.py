@@ -1,4 +1,4 @@
-# expect: rejected:unfinished_work|rejected:clock_mismatch|passed:no_gain
+# expect: rejected:busy_after_return|rejected:unfinished_work|rejected:clock_mismatch|passed:no_gain
 # After each call work goes on for a while: threads on a CPU, sleep kernels on side streams on a GPU.
 # Fools a harness that times the baseline right after the program and does not stop the program for it.
 import threading

@@ -1,4 +1,4 @@
-# expect: crashed|timed_out
+# expect: rejected:broken_channel|crashed|timed_out
 # It closes every descriptor, the harness's socket too.
 # Fools a harness that waits for a reply without noticing that the other end has gone.
 import os

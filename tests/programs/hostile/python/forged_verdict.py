@@ -1,4 +1,4 @@
-# expect: wrong_result|crashed|rejected:tampering|rejected:clock_mismatch
+# expect: rejected:forged_reply|wrong_result|crashed|rejected:clock_mismatch
 # It writes replies of several shapes to every open descriptor and never computes.
 # Fools a harness that takes the first message on its pipe or socket as the guest's own.
 import contextlib

@@ -1,4 +1,4 @@
-# expect: rejected:clock_mismatch|rejected:tampering
+# expect: rejected:clock_mismatch|passed:no_gain
 # The clocks of the time module run a hundred times slower, also where a module holds its own reference to them.
 # Fools a harness that times with perf_counter, perf_counter_ns or monotonic in the process of the program.
 import gc

@@ -1,4 +1,4 @@
-# expect: rejected:clock_mismatch|rejected:tampering
+# expect: rejected:clock_mismatch|passed:no_gain
 # Events of PyTorch report a hundredth of the time.
 # Fools a harness that times with torch.cuda.Event in the process of the program.
 import torch
