@@ -112,8 +112,8 @@ class Launcher:
     def _spawn(self, given: tuple[int, ...]) -> subprocess.Popen[bytes]:
         """The enclosure's launcher under a bare interpreter."""
         control, watched, log, *arena = given
-        command = [sys.executable, "-I", "-S", str(_HERE / "enclosure.py"), str(control), str(self._scratch), str(_SCRATCH_MIB),
-                   str(_HERE / "candidate.py"), str(control)]  # fmt: skip
+        words = [_HERE / "enclosure.py", control, self._scratch, _SCRATCH_MIB, _HERE / "candidate.py", control]
+        command = [sys.executable, "-I", "-S", *map(str, words)]
         return subprocess.Popen(command, stdin=watched, stdout=log, stderr=log, env=self._environment(),
                                 pass_fds=(control, *arena), start_new_session=True)  # fmt: skip
 

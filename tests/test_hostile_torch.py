@@ -82,6 +82,7 @@ def reference(x):
 def library(x):
     return torch.softmax(x, 1)
 """
+Place = tuple[Language, Device]
 PLACES: tuple[Place, ...] = (
     ("python", "cpu"),
     ("python", "cuda"),
