@@ -1,5 +1,5 @@
 // One block for each row, bound through PyTorch's extension headers.
-#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAStream.h>
 #include <torch/extension.h>
 
 static __global__ void row_softmax(const float *x, float *y, int64_t columns) {
@@ -23,7 +23,7 @@ static __global__ void row_softmax(const float *x, float *y, int64_t columns) {
 }
 
 static void run(torch::Tensor x, torch::Tensor y, int64_t rows, int64_t columns) {
-    row_softmax<<<rows, 256, 0, at::cuda::getCurrentCUDAStream()>>>(x.data_ptr<float>(), y.data_ptr<float>(), columns);
+    row_softmax<<<rows, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(x.data_ptr<float>(), y.data_ptr<float>(), columns);
 }
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("softmax", &run); }
