@@ -1,0 +1,72 @@
+// The row is kept in dynamic shared memory (up to the limit that it asks for); wider rows are read again.
+#include <cuda_runtime.h>
+#include <tvm/ffi/extra/c_env_api.h>
+#include <tvm/ffi/tvm_ffi.h>
+
+static __global__ void row_softmax(const float *x, float *y, int64_t columns) {
+    __shared__ float part[32];
+    const float *from = x + blockIdx.x * columns;
+    float *to = y + blockIdx.x * columns;
+    float top = -INFINITY, total = 0.0f;
+    for (int64_t j = threadIdx.x; j < columns; j += blockDim.x) top = fmaxf(top, from[j]);
+    for (int step = 16; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = top;
+    __syncthreads();
+    for (int w = 0; w < blockDim.x / 32; w++) top = fmaxf(top, part[w]);
+    for (int64_t j = threadIdx.x; j < columns; j += blockDim.x) total += expf(from[j] - top);
+    for (int step = 16; step; step /= 2) total += __shfl_xor_sync(~0u, total, step);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = total;
+    __syncthreads();
+    total = 0.0f;
+    for (int w = 0; w < blockDim.x / 32; w++) total += part[w];
+    for (int64_t j = threadIdx.x; j < columns; j += blockDim.x) to[j] = expf(from[j] - top) / total;
+}
+
+static cudaStream_t stream_of(const tvm::ffi::TensorView &x) {
+    return static_cast<cudaStream_t>(TVMFFIEnvGetStream(x.device().device_type, x.device().device_id));
+}
+
+static __global__ void held_softmax(const float *x, float *y, int64_t columns) {
+    extern __shared__ float row[];
+    __shared__ float part[8];
+    const float *from = x + blockIdx.x * columns;
+    float top = -INFINITY, total = 0.0f;
+    for (int64_t j = threadIdx.x; j < columns; j += 256) top = fmaxf(top, row[j] = from[j]);
+    for (int step = 16; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = top;
+    __syncthreads();
+    for (int w = 0; w < 8; w++) top = fmaxf(top, part[w]);
+    for (int64_t j = threadIdx.x; j < columns; j += 256) total += row[j] = expf(row[j] - top);
+    for (int step = 16; step; step /= 2) total += __shfl_xor_sync(~0u, total, step);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = total;
+    __syncthreads();
+    total = 0.0f;
+    for (int w = 0; w < 8; w++) total += part[w];
+    for (int64_t j = threadIdx.x; j < columns; j += 256) y[blockIdx.x * columns + j] = row[j] / total;
+}
+
+static size_t limit() {
+    static const size_t most = [] {
+        int bytes = 0;
+        cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
+        bytes -= 1024;
+        cudaFuncSetAttribute(held_softmax, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        return static_cast<size_t>(bytes);
+    }();
+    return most;
+}
+
+static void run(tvm::ffi::TensorView x, tvm::ffi::TensorView y, int64_t rows, int64_t columns) {
+    const float *from = static_cast<const float *>(x.data_ptr());
+    float *to = static_cast<float *>(y.data_ptr());
+    const size_t bytes = columns * sizeof(float);
+    if (bytes > limit()) {
+        row_softmax<<<rows, 256, 0, stream_of(x)>>>(from, to, columns);
+        return;
+    }
+    held_softmax<<<rows, 256, bytes, stream_of(x)>>>(from, to, columns);
+}
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(softmax, run);

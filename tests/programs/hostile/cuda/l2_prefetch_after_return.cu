@@ -1,0 +1,57 @@
+// expect: rejected:unfinished_work|rejected:clock_mismatch|passed:no_gain
+// A kernel on its own stream goes on reading x and y for 50 ms, to keep them in L2 over the flush.
+// Fools a harness that flushes L2 between calls on the same tensors and does not synchronise the device.
+#include <cuda_runtime.h>
+#include <tvm/ffi/extra/c_env_api.h>
+#include <tvm/ffi/tvm_ffi.h>
+
+static __global__ void row_softmax(const float *x, float *y, int64_t columns) {
+    __shared__ float part[32];
+    const float *from = x + blockIdx.x * columns;
+    float *to = y + blockIdx.x * columns;
+    float top = -INFINITY, total = 0.0f;
+    for (int64_t j = threadIdx.x; j < columns; j += blockDim.x) top = fmaxf(top, from[j]);
+    for (int step = 16; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = top;
+    __syncthreads();
+    for (int w = 0; w < blockDim.x / 32; w++) top = fmaxf(top, part[w]);
+    for (int64_t j = threadIdx.x; j < columns; j += blockDim.x) total += expf(from[j] - top);
+    for (int step = 16; step; step /= 2) total += __shfl_xor_sync(~0u, total, step);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = total;
+    __syncthreads();
+    total = 0.0f;
+    for (int w = 0; w < blockDim.x / 32; w++) total += part[w];
+    for (int64_t j = threadIdx.x; j < columns; j += blockDim.x) to[j] = expf(from[j] - top) / total;
+}
+
+static cudaStream_t stream_of(const tvm::ffi::TensorView &x) {
+    return static_cast<cudaStream_t>(TVMFFIEnvGetStream(x.device().device_type, x.device().device_id));
+}
+
+static __global__ void keep_warm(const float *x, int64_t count, float *sink, int64_t nanoseconds) {
+    uint64_t now, begin;
+    float sum = 0.0f;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+    do {
+        for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
+            sum += __ldcg(x + i);
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    } while (now - begin < nanoseconds);
+    if (sum == 12345.0f) *sink = sum;
+}
+
+static void run(tvm::ffi::TensorView x, tvm::ffi::TensorView y, int64_t rows, int64_t columns) {
+    const float *from = static_cast<const float *>(x.data_ptr());
+    float *to = static_cast<float *>(y.data_ptr());
+    row_softmax<<<rows, 256, 0, stream_of(x)>>>(from, to, columns);
+    static cudaStream_t own = nullptr;
+    static float *sink = nullptr;
+    if (!own) {
+        cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);
+        cudaMalloc(&sink, sizeof(float));
+    }
+    keep_warm<<<16, 256, 0, own>>>(from, rows * columns, sink, 50'000'000);
+}
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(softmax, run);
