@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import tempfile
 import threading
@@ -14,18 +13,17 @@ from typing import Any
 
 from state.program import Program
 from state.verdict import VERDICT, Receipt, Verdict
+from tasks import host
 from tasks.channel import Message
 from tasks.compiler import find_compiler
 from tasks.evaluator import BaselineTiming, EvaluatorUnavailable
 from tasks.isolation import usable_cores
 from tasks.task import Device, Task, TensorSpec, Workload
-from tasks.trusted import TrustedProcess, removed_settings
+from tasks.trusted import TrustedProcess
+from tasks.version import VERSION
 
-VERSION = "2"
-"""Changes whenever equal programs might get other verdicts."""
 _LONGER = 3
 """How many times the rounds of an ordinary evaluation a confirmation takes."""
-_ISA_LIMITS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
 _METHOD = {
     "cpu": "interleaved rounds in alternating order; each call on fresh inputs, after an untimed one on older inputs; "
     "candidate stopped while the baseline runs; median of per-round ratios; candidate's own clock within the wall "
@@ -79,9 +77,7 @@ class LocalEvaluator:
             with self._lock:
                 self._trusted.start()
                 return str(self._trusted.loaded["hardware"])
-        limits = [f"{key}={os.environ[key]}" for key in _ISA_LIMITS if key in os.environ]
-        parts = [_processor(), f"{self._threads} threads", *filter(None, [self._isa]), *limits]
-        return ", ".join(parts)
+        return host.described(self._threads, self._isa)
 
     @property
     def trusted_pid(self) -> int | None:
@@ -192,7 +188,7 @@ def receipt(task: Task, program: Program, place: tuple[str, str, int], loaded: M
         versions=loaded.get("versions", {}),
         compiler_flags=tuple(loaded.get("compiler_flags", ())),
         threads=threads,
-        environment={**loaded.get("environment", {}), **removed_settings(dict(os.environ))},
+        environment=loaded.get("environment", {}),
         seeds=tuple(reply.get("seeds", ())),
         method=_METHOD[device] if reply.get("rounds") else "",
         rounds=reply.get("rounds", 0),
@@ -213,17 +209,6 @@ def _clean_up(trusted: TrustedProcess, folder: Path, owner: int) -> None:
     if os.getpid() == owner:
         trusted.end()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _processor() -> str:
-    """Model name and logical core count."""
-    model = platform.processor() or platform.machine()
-    with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
-        for line in file:
-            if line.startswith(("model name", "Model")):
-                model = line.split(":", 1)[1].strip()
-                break
-    return f"{model}, {os.cpu_count()} cores"
 
 
 def plain(task: Task) -> dict[str, Any]:
