@@ -22,7 +22,7 @@ from tasks.task import Device, Task, TensorSpec, Workload
 from tasks.trusted import TrustedProcess
 from tasks.version import VERSION
 
-_LONGER = 3
+LONGER = 3
 """How many times the rounds of an ordinary evaluation a confirmation takes."""
 _METHOD = {
     "cpu": "interleaved rounds in alternating order; each call on fresh inputs, after an untimed one on older inputs; "
@@ -52,7 +52,7 @@ class LocalEvaluator:
         self._device: Device = device
         self._isa = find_compiler(march).isa if self._language == "cpp" else ""
         self._threads = threads or usable_cores()
-        self._rounds = rounds or (60 if device == "cuda" else 15)
+        self._rounds = rounds or rounds_for(device)
         self._patience_s = patience_s
         self._lock = threading.RLock()
         self._folder = Path(tempfile.mkdtemp(prefix="ksearch-"))
@@ -114,11 +114,11 @@ class LocalEvaluator:
 
     def confirm(self, program: Program) -> Verdict:
         """An evaluation with three times the rounds. Raises EvaluatorUnavailable, TaskError."""
-        return self._verdict(program, self._task.workloads, _LONGER)
+        return self._verdict(program, self._task.workloads, LONGER)
 
     def held_out(self, program: Program) -> Verdict:
         """A longer evaluation on the held-out workloads. Raises EvaluatorUnavailable, TaskError."""
-        return self._verdict(program, self._task.held_out or self._task.workloads, _LONGER)
+        return self._verdict(program, self._task.held_out or self._task.workloads, LONGER)
 
     def close(self) -> None:
         """Every process is dead and the build folder is gone; a closed evaluator cannot be used again."""
@@ -157,6 +157,11 @@ class LocalEvaluator:
 
     def _receipt(self, program: Program, reply: Message) -> Receipt:
         return receipt(self._task, program, (self.version, self.hardware, self._threads), self._trusted.loaded, reply)
+
+
+def rounds_for(device: Device) -> int:
+    """Rounds of an ordinary evaluation at most."""
+    return 60 if device == "cuda" else 15
 
 
 def plan(
