@@ -114,7 +114,9 @@ def attempt_line(state: SearchState) -> str:
     leads = best is not None and best["program"] == last.program and last.improved
     marks = " *new best*" if leads else " (best of its intent)" if last.improved else _not_better(node, last)
     reused = " [verdict reused]" if last.reused else ""
-    return f"[{state['evaluations']:>3}/{budget}] {node.id} {node.intent.title} #{node.attempts}: {said}{reused}{marks}"
+    samples = f" (best of {len(last.samples)}: {', '.join(last.samples)})" if last.samples else ""
+    place = f"[{state['evaluations']:>3}/{budget}] {node.id} {node.intent.title} #{node.attempts}"
+    return f"{place}: {said}{samples}{reused}{marks}"
 
 
 def _not_better(node: TreeNode, last: LastAttempt) -> str:
