@@ -7,6 +7,7 @@ import sys
 import typer
 from pydantic import ValidationError
 
+from graph.collecting import collect
 from graph.console import FAILED, PARKED, USAGE, complain
 from graph.inspecting import best, runs, show, tree
 from graph.people import approve, edit, studio
@@ -27,7 +28,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped and resumable.",
 )  # fmt: skip
 
-for command in (run, resume, runs, tree, show, best, approve, edit, tasks, new, check, studio, verify):
+for command in (run, resume, collect, runs, tree, show, best, approve, edit, tasks, new, check, studio, verify):
     app.command()(command)
 app.command("eval")(evaluate)
 app.command("graph")(draw_graph)

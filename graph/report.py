@@ -129,7 +129,9 @@ def attempt_line(state: SearchState, vouch: Vouch) -> str:
     if judged and vouch(last.program or "") == UNVERIFIED:
         marks = "" if UNVERIFIED in said else f" ({UNVERIFIED})"
     reused = " [verdict reused]" if last.reused else ""
-    return f"[{state['evaluations']:>3}/{budget}] {node.id} {node.intent.title} #{node.attempts}: {said}{reused}{marks}"
+    samples = f" (best of {len(last.samples)}: {', '.join(last.samples)})" if last.samples else ""
+    place = f"[{state['evaluations']:>3}/{budget}] {node.id} {node.intent.title} #{node.attempts}"
+    return f"{place}: {said}{samples}{reused}{marks}"
 
 
 def _not_better(node: TreeNode, last: LastAttempt) -> str:

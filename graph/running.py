@@ -20,6 +20,7 @@ from graph.build import RECURSION_LIMIT, build_graph
 from graph.checkpointer import Saver
 from graph.services import LiveServices
 from nodes.projection import record
+from nodes.services import Services
 from state.archive import Archive
 from state.database import DiskFull, needs_room
 from state.lease import Leases
@@ -126,6 +127,13 @@ class Runs:
     def new_id(self) -> str:
         """An id for a new run: a UUID, as `langgraph dev` wants its threads named."""
         return str(uuid.uuid4())
+
+    def services(self, run: str) -> Services:
+        """What the run calls; before its first checkpoint UnknownRun is raised."""
+        state = self.state(run)
+        if "settings" not in state:
+            raise UnknownRun(f"run {self.short(run)} has not begun: ksearch resume {self.short(run)}")
+        return self._services(run, Settings.model_validate(state["settings"]))
 
     def prepare(self, run: str, settings: Settings) -> None:
         """Whatever could keep the run from beginning is raised: TaskError, ModelError or ToolMissing."""

@@ -34,6 +34,10 @@ def run(
     device: Annotated[str, typer.Option(help="Where python programs run: cpu or cuda.")] = "cpu",
     march: Annotated[str, typer.Option(help="-march for the compiler.")] = "native",
     threads: Annotated[int | None, typer.Option(min=1, help="OpenMP threads; default: every core.")] = None,
+    samples: Annotated[int, typer.Option(min=1, help="M: programs that one attempt samples.")] = 1,
+    evaluator: Annotated[str, typer.Option(help="local, or spool: files for a machine out of reach.")] = "local",
+    spool: Annotated[Path | None, typer.Option(help="Folder for the requests of --evaluator spool.")] = None,
+    hardware: Annotated[str | None, typer.Option(help="What the machine behind the spool is called.")] = None,
     db: Db = DB,
 ) -> None:
     """Search for a faster program.
@@ -57,6 +61,10 @@ def run(
             "approve": approve,
             "march": march,
             "threads": threads,
+            "samples": samples,
+            "evaluator": evaluator,
+            "spool": None if spool is None else str(spool.resolve()),
+            "hardware": hardware,
         }
     )
     for name in {settings.world_model_name, settings.coder_name}:
@@ -82,9 +90,14 @@ def resume(run_id: RunId, db: Db = DB) -> None:
         short = runs.short(found)
         if runs.status(found) == "done":
             say(f"run {short} is done already")
-        with watcher_for(console, runs.archive.voucher, f"going on with run {short} ...") as watch:
-            ended = runs.resume(found, watch)
-        raise typer.Exit(concluded(runs, found, ended, db))
+        raise typer.Exit(go_on(runs, found, db))
+
+
+def go_on(runs: Runs, run_id: str, db: Path) -> int:
+    """The run is resumed, and what came of it is on the screen; returns the exit code."""
+    with watcher_for(console, runs.archive.voucher, f"going on with run {runs.short(run_id)} ...") as watch:
+        ended = runs.resume(run_id, watch)
+    return concluded(runs, run_id, ended, db)
 
 
 def concluded(runs: Runs, run_id: str, ended: Ended, db: Path) -> int:
@@ -100,6 +113,9 @@ def concluded(runs: Runs, run_id: str, ended: Ended, db: Path) -> int:
         noun = "1 tree edit waits" if count == 1 else f"{count} tree edits wait"
         complain(f"{noun} for your word; nothing is lost. Go on with: ksearch approve {short}{option}", PARKED)
     elif ended.status == "parked" and ended.interrupt is not None:
+        if Settings.model_validate(ended.state["settings"]).evaluator == "spool":
+            said = ended.interrupt["reason"].replace("collect RUN DIR2", f"collect {short} DIR2{option}")
+            return complain(f"no budget was spent and nothing is lost: {said}", PARKED)
         complain(
             f"the evaluator is away ({ended.interrupt['reason']}); no budget was spent and nothing is lost. "
             f"Go on at this very evaluation with: ksearch resume {short}{option}", PARKED,

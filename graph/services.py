@@ -12,12 +12,17 @@ from state.lease import Leases
 from state.settings import Settings
 from tasks.evaluator import Evaluator
 from tasks.local import LocalEvaluator
+from tasks.spool import Site, SpoolEvaluator
 from tasks.task import DEVICE, Task, find_task
 
 
 def evaluator_for(task: Task, settings: Settings) -> Evaluator:
     """The evaluator that these settings ask for, nothing started yet."""
     device = DEVICE[task.languages[0]] or settings.device
+    if settings.spool is not None:
+        return SpoolEvaluator(
+            task, Site(Path(settings.spool), settings.hardware, device, settings.march, settings.threads)
+        )
     return LocalEvaluator(task, device=device, march=settings.march, threads=settings.threads)
 
 

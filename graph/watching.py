@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graph.report import Vouch, attempt_line, baseline_view, label, tree_view
-from state.search import Action, Best, SearchState
+from state.search import Action, Best, LastAttempt, SearchState
 from state.settings import Settings
 from state.tree import SearchTree
 from tasks.evaluator import BaselineTiming
@@ -48,7 +48,8 @@ class PlainWatcher:
             self._console.print(baseline_view([BaselineTiming.model_validate(row) for row in state["baseline"]]))
         elif node == "instantiate" and state["last"] is not None and not state["parked"]:
             verdicts = Action.model_validate(state["action"]).verdicts
-            if verdicts[-2:] != ("duplicate", "duplicate"):
+            count = 1 + max(1, len(LastAttempt.model_validate(state["last"]).samples))
+            if verdicts[-count:] != ("duplicate",) * count:
                 self._line(attempt_line(state, self._vouch))
         elif node == "select" and state["action"] is not None:
             tree = SearchTree.model_validate(state["tree"])

@@ -60,8 +60,8 @@ def _measured(state: SearchState, services: Services) -> SearchState:
     if services.settings.seed_program is None:
         return changes
     seed = Program(language=services.task.languages[0], source=services.settings.seed_program)
-    verdict, seconds, _ = services.verdict(seed, "seed")
     services.archive.keep(seed)
+    verdict, seconds, _ = services.verdict(seed, "seed")
     passed = isinstance(verdict, Passed)
     events: list[Event] = [
         Attempt(node=ROOT, program_id=seed.id, verdict=verdict.kind, score=score_of(verdict), best=passed)

@@ -1,8 +1,8 @@
-"""Phase 2: one attempt to realise the action as a program."""
+"""Phase 2: one attempt to realise the action, by one program or by several sampled at once."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from langchain_core.messages import HumanMessage
 
@@ -19,7 +19,7 @@ from tasks.evaluator import EvaluatorUnavailable
 
 @dataclass(frozen=True)
 class _Tried:
-    """What one attempt came to."""
+    """What one sample came to."""
 
     verdict: str
     message: str
@@ -31,24 +31,44 @@ class _Tried:
     spent: bool = False
     """It costs one unit of the budget."""
     reused: bool = False
-    confirmed: bool = False
+    leads: bool = False
+    """Confirmed as the best of the run."""
+
+    @property
+    def word(self) -> str:
+        """What the world model is told of it."""
+        return f"J {self.score:.1f}" if self.score else self.verdict
 
 
 def instantiate(state: SearchState, services: Services) -> SearchState:
     """One more attempt is in the log; the action's best and its stagnation counter are up to date."""
+    awaited = state["parked"] is not None
     state = {**state, **wait_if_parked(state)}
     action = Action.model_validate(state["action"])
     tree = services.trees.read(state)
-    prompt = ask(_assignment(state, services, tree, action))
-    reply, thinking = services.ask(state, "instantiate", state["attempts"], prompt, [HumanMessage(prompt.text)])
-    language = services.task.languages[0]
-    program = parse_program(reply.text, services.task, language)
+    sampled, thinking = _sampled(state, services, _assignment(state, services, tree, action))
+    programs = [sample for sample in sampled if isinstance(sample, Program)]
+    trial = _Trial(state, services, awaited)
     try:
-        tried = _try(state, services, program)
+        trial.prepare(programs)
+        for sample in sampled:
+            trial.add(sample)
     except EvaluatorUnavailable as reason:
-        return park(reason, program.id if isinstance(program, Program) else None)
+        return park(reason, trial.at)
     state = {**state, "elapsed_s": state["elapsed_s"] + thinking}
-    return _concluded(state, services, tree, action, tried)
+    return _concluded(state, services, tree, trial.tried)
+
+
+def _sampled(state: SearchState, services: Services, assignment: Assignment) -> tuple[list[Program | Unusable], float]:
+    """The coder's programs, no more than the budget has verdicts for, and the seconds that they took."""
+    count = min(services.settings.samples, services.settings.budget - state["evaluations"])
+    sampled, seconds = [], 0.0
+    for sample in range(1, count + 1):
+        prompt = ask(replace(assignment, sample=sample))
+        reply, thinking = services.ask(state, "instantiate", state["attempts"], prompt, [HumanMessage(prompt.text)])
+        sampled.append(parse_program(reply.text, services.task, services.task.languages[0]))
+        seconds += thinking
+    return sampled, seconds
 
 
 def _assignment(state: SearchState, services: Services, tree: SearchTree, action: Action) -> Assignment:
@@ -65,6 +85,7 @@ def _assignment(state: SearchState, services: Services, tree: SearchTree, action
         best_verdict=_passed(services, action.program),
         last=last,
         last_program=None if last is None else _program(services, last.program),
+        samples=services.settings.samples,
     )
 
 
@@ -79,28 +100,57 @@ def _passed(services: Services, program_id: str | None) -> Passed | None:
     return services.archive.latest_passed(services.verdict_key(program_id, "attempt"))
 
 
-def _try(state: SearchState, services: Services, program: Program | Unusable) -> _Tried:
-    """The attempt's verdict. A score that might lead the run is measured a second time, and that one counts."""
-    if isinstance(program, Unusable):
-        return _Tried("unusable", f"the reply could not be used: {program.reason}")
-    services.archive.keep(program)
-    if services.archive.tried(state["run"], state["branch"], program.id):
-        return _Tried("duplicate", "byte-identical to an earlier program; not evaluated again", program.id)
-    verdict, seconds, reused = services.verdict(program, "attempt")
-    confirmed = False
-    if _leads(state, services, score_of(verdict), 0.0):
-        verdict, more, _ = services.verdict(program, "confirm")
-        seconds += more
-        confirmed = isinstance(verdict, Passed)
-    return _Tried(verdict.kind, _message(verdict), program.id, score_of(verdict), _noise(verdict), seconds,
-                  spent=True, reused=reused, confirmed=confirmed)  # fmt: skip
+class _Trial:
+    """The samples of one attempt as they are judged, one after the other."""
 
+    def __init__(self, state: SearchState, services: Services, awaited: bool) -> None:
+        self.tried: list[_Tried] = []
+        self.at: str | None = None
+        """The program at hand."""
+        self._state = state
+        self._services = services
+        self._awaited = awaited
+        """The run waited for verdicts of this attempt: they were reached for it."""
+        best = None if state["best"] is None else Best.model_validate(state["best"])
+        self._standing = None if best is None else (best.score, best.noise)
 
-def _leads(state: SearchState, services: Services, score: float, noise: float) -> bool:
-    """Whether a score of this noise beats the best of the run, whose own noise counts when this one's does."""
-    best = None if state["best"] is None else Best.model_validate(state["best"])
-    standing = None if best is None else (best.score, best.noise if noise else 0.0)
-    return improves(score, noise, standing, services.settings.min_improvement)
+    def prepare(self, programs: list[Program]) -> None:
+        """All are in the archive, and the evaluator knows those that it will be asked about."""
+        for program in programs:
+            self._services.archive.keep(program)
+        fresh = {program.id: program for program in programs if not self._repeated(program)}
+        self._services.prepare(list(fresh.values()))
+
+    def add(self, sample: Program | Unusable) -> None:
+        """The sample's verdict. A score that might lead the run is measured a second time, and that one counts."""
+        if isinstance(sample, Unusable):
+            self.tried.append(_Tried("unusable", f"the reply could not be used: {sample.reason}"))
+            return
+        self.at = sample.id
+        if self._repeated(sample):
+            said = "byte-identical to an earlier program; not evaluated again"
+            self.tried.append(_Tried("duplicate", said, sample.id))
+            return
+        verdict, seconds, reused = self._services.verdict(sample, "attempt")
+        leads = False
+        if self._beats(score_of(verdict), 0.0):
+            verdict, more, _ = self._services.verdict(sample, "confirm")
+            seconds += more
+            leads = isinstance(verdict, Passed) and self._beats(verdict.score, verdict.noise)
+        tried = _Tried(verdict.kind, _message(verdict), sample.id, score_of(verdict), _noise(verdict), seconds,
+                       spent=True, reused=reused and not self._awaited, leads=leads)  # fmt: skip
+        if leads:
+            self._standing = (tried.score, tried.noise)
+        self.tried.append(tried)
+
+    def _repeated(self, program: Program) -> bool:
+        earlier = any(tried.program == program.id for tried in self.tried)
+        return earlier or self._services.archive.tried(self._state["run"], self._state["branch"], program.id)
+
+    def _beats(self, score: float, noise: float) -> bool:
+        """Whether a score of this noise beats the best of the run, whose own noise counts when this one's does."""
+        standing = None if self._standing is None else (self._standing[0], self._standing[1] if noise else 0.0)
+        return improves(score, noise, standing, self._services.settings.min_improvement)
 
 
 def _message(verdict: Verdict) -> str:
@@ -111,33 +161,47 @@ def _noise(verdict: Verdict) -> float:
     return verdict.noise if isinstance(verdict, Passed) else 0.0
 
 
-def _concluded(state: SearchState, services: Services, tree: SearchTree, action: Action, tried: _Tried) -> SearchState:
-    standing = None if action.program is None else (action.score, action.noise)
-    improved = improves(tried.score, tried.noise, standing, services.settings.min_improvement)
-    changes: dict[str, object] = {
+def _concluded(state: SearchState, services: Services, tree: SearchTree, batch: list[_Tried]) -> SearchState:
+    """The attempt as a change of the state: an event for each sample, one step of the stagnation counter."""
+    action = Action.model_validate(state["action"])
+    events = []
+    for tried in batch:
+        standing = None if action.program is None else (action.score, action.noise)
+        improved = improves(tried.score, tried.noise, standing, services.settings.min_improvement)
+        if improved:
+            action = action.model_copy(update={"program": tried.program, "score": tried.score, "noise": tried.noise})
+        events.append(Attempt(round=state["round"], node=action.node, program_id=tried.program,
+                              verdict=tried.verdict, score=tried.score, best=improved))  # fmt: skip
+    changes = {
         "attempts": action.attempts + 1,
-        "stagnation": 0 if improved else action.stagnation + 1,
-        "verdicts": (*action.verdicts, tried.verdict if not tried.score else f"J {tried.score:.1f}"),
+        "stagnation": 0 if any(event.best for event in events) else action.stagnation + 1,
+        "verdicts": (*action.verdicts, *(tried.word for tried in batch)),
     }
-    if improved:
-        changes |= {"program": tried.program, "score": tried.score, "noise": tried.noise}
-    event = Attempt(round=state["round"], node=action.node, program_id=tried.program, verdict=tried.verdict,
-                    score=tried.score, best=improved)  # fmt: skip
-    applied = apply(tree, [event])
-    last = LastAttempt(node=action.node, ordinal=state["attempts"], program=tried.program, verdict=tried.verdict,
-                       score=tried.score, message=tried.message, improved=improved, reused=tried.reused)  # fmt: skip
+    applied = apply(tree, list(events))
+    spent = sum(tried.spent for tried in batch)
     update: SearchState = {
         **services.trees.write(applied.tree),
         **logged(state, applied.accepted),
         "action": action.model_copy(update=changes).model_dump(mode="json"),
-        "last": last.model_dump(mode="json"),
+        "last": _last(state, action.node, batch, events).model_dump(mode="json"),
         "parked": None,
         "attempts": state["attempts"] + 1,
-        "evaluations": state["evaluations"] + tried.spent,
-        "idle": 0 if tried.spent else state["idle"] + 1,
-        "elapsed_s": state["elapsed_s"] + tried.seconds,
+        "evaluations": state["evaluations"] + spent,
+        "idle": 0 if spent else state["idle"] + 1,
+        "elapsed_s": state["elapsed_s"] + sum(tried.seconds for tried in batch),
     }
-    if tried.confirmed and tried.program is not None and _leads(state, services, tried.score, tried.noise):
-        best = Best(node=action.node, program=tried.program, score=tried.score, noise=tried.noise)
-        update["best"] = best.model_dump(mode="json")
+    for tried in batch:
+        if tried.leads and tried.program is not None:
+            best = Best(node=action.node, program=tried.program, score=tried.score, noise=tried.noise)
+            update["best"] = best.model_dump(mode="json")
     return update
+
+
+def _last(state: SearchState, node: str, batch: list[_Tried], events: list[Attempt]) -> LastAttempt:
+    """The best sample; of several that failed the first that was evaluated."""
+    tried, event = max(zip(batch, events, strict=True), key=lambda pair: (pair[1].best, pair[0].score, pair[0].spent))
+    return LastAttempt(
+        node=node, ordinal=state["attempts"], program=tried.program, verdict=tried.verdict, score=tried.score,
+        message=tried.message, improved=event.best, reused=tried.reused,
+        samples=tuple(sample.word for sample in batch) if len(batch) > 1 else (),
+    )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from langchain_core.language_models import BaseChatModel
@@ -48,6 +48,11 @@ class Services:
             "held_out": self.evaluator.held_out,
         }[purpose]
         return self.archive.verdict(self.verdict_key(program.id, purpose), lambda: measure(program))
+
+    def prepare(self, programs: Sequence[Program]) -> None:
+        """The evaluator knows which of these programs it will be asked about next. Raises EvaluatorUnavailable."""
+        unknown = [p for p in programs if not self.archive.has_verdict(self.verdict_key(p.id, "attempt"))]
+        self.evaluator.prepare(unknown)
 
     def verdict_key(self, program_id: str, purpose: Purpose) -> VerdictKey:
         """The key under which a verdict on this run's task, evaluator and hardware is stored."""

@@ -35,6 +35,10 @@ class Assignment:
     best_verdict: Passed | None
     last: LastAttempt | None
     last_program: Program | None
+    sample: int = 1
+    """1 for the first program of this attempt."""
+    samples: int = 1
+    """Programs that an attempt asks for, each by a prompt of its own."""
 
 
 def ask(assignment: Assignment) -> Prompt:
@@ -49,6 +53,8 @@ def ask(assignment: Assignment) -> Prompt:
             "hardware": a.hardware,
             "intent": a.intent.model_dump(),
             "attempt": a.attempt,
+            "sample": a.sample,
+            "samples": a.samples,
             "parent": a.parent,
             "parent_score": a.parent_score,
             "best": a.best,

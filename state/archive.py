@@ -56,13 +56,25 @@ class Archive:
         begun = self._clock()
         verdict = make()
         seconds = self._clock() - begun
+        self.keep_verdict(key, verdict, seconds)
+        return verdict, seconds, False
+
+    def keep_verdict(self, key: VerdictKey, verdict: Verdict, seconds: float) -> None:
+        """A verdict is under the key: this one, which took so many seconds, unless there was one already."""
         self._execute(
             "INSERT OR IGNORE INTO verdicts (program, task_hash, evaluator, hardware, purpose, kind, score, "
             "verdict, seconds, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, datetime('now'))",
-            [*where, verdict.kind, getattr(verdict, "score", None), verdict.model_dump_json(), seconds],
-            cost_s=seconds,
-        )
-        return verdict, seconds, False
+            [*key.model_dump().values(), verdict.kind, getattr(verdict, "score", None), verdict.model_dump_json(),
+             seconds], cost_s=seconds,
+        )  # fmt: skip
+
+    def has_verdict(self, key: VerdictKey) -> bool:
+        """Whether a verdict is under the key."""
+        where = list(key.model_dump().values())
+        return self._one(
+            "SELECT 1 FROM verdicts WHERE program = ? AND task_hash = ? AND evaluator = ? AND hardware = ? "
+            "AND purpose = ?", where,
+        ) is not None  # fmt: skip
 
     def latest_passed(self, key: VerdictKey) -> Passed | None:
         """The newest verdict under which the program passed here, whatever its purpose."""

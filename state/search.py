@@ -104,7 +104,7 @@ class Action(_Frozen):
     score: float = 0.0
     noise: float = 0.0
     verdicts: tuple[str, ...] = ()
-    """Kind of each attempt's verdict, in order."""
+    """Kind of each sample's verdict, in order."""
 
 
 class LastAttempt(_Frozen):
@@ -120,7 +120,9 @@ class LastAttempt(_Frozen):
     """One line, or the reason why a reply was unusable."""
     improved: bool = False
     reused: bool = False
-    """The verdict was in the archive already: nothing was measured now."""
+    """The verdict was in the archive already: nothing was measured for this attempt."""
+    samples: tuple[str, ...] = ()
+    """What each program of the attempt came to when there were several; the fields above are the best one's."""
 
 
 class Outcome(_Frozen):

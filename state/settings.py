@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Approval = Literal["never", "prunes", "edits"]
 
@@ -53,6 +53,22 @@ class Settings(BaseModel):
     """Value of -march for the compiler."""
     threads: int | None = Field(default=None, ge=1)
     """OpenMP threads; None means one per core that this process may use."""
+    samples: int = Field(default=1, ge=1)
+    """M: programs that one attempt samples; the budget counts each."""
+    evaluator: Literal["local", "spool"] = "local"
+    """Where programs are judged: on this machine, or on one that only files reach."""
+    spool: str | None = None
+    """The folder of requests for the other machine."""
+    hardware: str | None = None
+    """What prompts and verdict keys call the other machine."""
+
+    @model_validator(mode="after")
+    def _spooled(self) -> Self:
+        if (self.evaluator == "spool") != (self.spool is not None):
+            raise ValueError("evaluator 'spool' and spool (the folder of its requests) go together")
+        if self.hardware is not None and self.spool is None:
+            raise ValueError("hardware names the machine that serves a spool; here it is found out")
+        return self
 
     @property
     def world_model_name(self) -> str:

@@ -9,10 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from state.program import Program
 from state.verdict import Verdict
-
-
-class EvaluatorUnavailable(Exception):
-    """No verdict could be reached and none was spent: the device or the worker is away. The run parks."""
+from tasks.errors import EvaluatorUnavailable as EvaluatorUnavailable  # noqa: PLC0414 - passed on to importers
 
 
 class BaselineTiming(BaseModel):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import tempfile
 import threading
@@ -14,18 +13,17 @@ from typing import Any
 
 from state.program import Program
 from state.verdict import VERDICT, Receipt, Verdict
+from tasks import host
 from tasks.channel import Message
 from tasks.compiler import find_compiler
 from tasks.evaluator import BaselineTiming, EvaluatorUnavailable
 from tasks.isolation import usable_cores
 from tasks.task import Device, Task, TensorSpec, Workload
-from tasks.trusted import TrustedProcess, removed_settings
+from tasks.trusted import TrustedProcess
+from tasks.version import VERSION
 
-VERSION = "2"
-"""Changes whenever equal programs might get other verdicts."""
-_LONGER = 3
+LONGER = 3
 """How many times the rounds of an ordinary evaluation a confirmation takes."""
-_ISA_LIMITS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
 _METHOD = {
     "cpu": "interleaved rounds in alternating order; each call on fresh inputs, after an untimed one on older inputs; "
     "candidate stopped while the baseline runs; median of per-round ratios; candidate's own clock within the wall "
@@ -54,7 +52,7 @@ class LocalEvaluator:
         self._device: Device = device
         self._isa = find_compiler(march).isa if self._language == "cpp" else ""
         self._threads = threads or usable_cores()
-        self._rounds = rounds or (60 if device == "cuda" else 15)
+        self._rounds = rounds or rounds_for(device)
         self._patience_s = patience_s
         self._lock = threading.RLock()
         self._folder = Path(tempfile.mkdtemp(prefix="ksearch-"))
@@ -79,9 +77,7 @@ class LocalEvaluator:
             with self._lock:
                 self._trusted.start()
                 return str(self._trusted.loaded["hardware"])
-        limits = [f"{key}={os.environ[key]}" for key in _ISA_LIMITS if key in os.environ]
-        parts = [_processor(), f"{self._threads} threads", *filter(None, [self._isa]), *limits]
-        return ", ".join(parts)
+        return host.described(self._threads, self._isa)
 
     @property
     def trusted_pid(self) -> int | None:
@@ -118,11 +114,11 @@ class LocalEvaluator:
 
     def confirm(self, program: Program) -> Verdict:
         """An evaluation with three times the rounds. Raises EvaluatorUnavailable, TaskError."""
-        return self._verdict(program, self._task.workloads, _LONGER)
+        return self._verdict(program, self._task.workloads, LONGER)
 
     def held_out(self, program: Program) -> Verdict:
         """A longer evaluation on the held-out workloads. Raises EvaluatorUnavailable, TaskError."""
-        return self._verdict(program, self._task.held_out or self._task.workloads, _LONGER)
+        return self._verdict(program, self._task.held_out or self._task.workloads, LONGER)
 
     def close(self) -> None:
         """Every process is dead and the build folder is gone; a closed evaluator cannot be used again."""
@@ -163,6 +159,11 @@ class LocalEvaluator:
         return receipt(self._task, program, (self.version, self.hardware, self._threads), self._trusted.loaded, reply)
 
 
+def rounds_for(device: Device) -> int:
+    """Rounds of an ordinary evaluation at most."""
+    return 60 if device == "cuda" else 15
+
+
 def plan(
     device: Device, workloads: list[str], baseline: dict[str, BaselineTiming], longer: int, rounds: int
 ) -> Message:
@@ -192,7 +193,7 @@ def receipt(task: Task, program: Program, place: tuple[str, str, int], loaded: M
         versions=loaded.get("versions", {}),
         compiler_flags=tuple(loaded.get("compiler_flags", ())),
         threads=threads,
-        environment={**loaded.get("environment", {}), **removed_settings(dict(os.environ))},
+        environment=loaded.get("environment", {}),
         seeds=tuple(reply.get("seeds", ())),
         method=_METHOD[device] if reply.get("rounds") else "",
         rounds=reply.get("rounds", 0),
@@ -213,17 +214,6 @@ def _clean_up(trusted: TrustedProcess, folder: Path, owner: int) -> None:
     if os.getpid() == owner:
         trusted.end()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _processor() -> str:
-    """Model name and logical core count."""
-    model = platform.processor() or platform.machine()
-    with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
-        for line in file:
-            if line.startswith(("model name", "Model")):
-                model = line.split(":", 1)[1].strip()
-                break
-    return f"{model}, {os.cpu_count()} cores"
 
 
 def plain(task: Task) -> dict[str, Any]:

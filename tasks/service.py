@@ -30,7 +30,10 @@ _TIMING_VARIABLES = ("OMP_", "GOMP_", "KMP_", "GLIBC_TUNABLES", "ONEDNN_", "DNNL
 
 
 class Service:
-    """One task on one device. Every answer to what cannot be done now is {"unavailable": why}."""
+    """One task on one device. Every answer to what cannot be done now is {"unavailable": why}.
+
+    With "worn_out" it is the device that failed, perhaps under the request.
+    """
 
     def __init__(self) -> None:
         self._device: Device | None = None
@@ -50,8 +53,10 @@ class Service:
             return {"task_error": str(error)}
         except ToolMissing as error:
             return {"tool_missing": str(error)}
-        except (DeviceSick, lock.LockTimeout) as error:
+        except lock.LockTimeout as error:
             return {"unavailable": str(error)}
+        except DeviceSick as error:
+            return {"unavailable": str(error), "worn_out": True}
         except (DriverError, torch.AcceleratorError, torch.OutOfMemoryError) as error:
             return {"unavailable": f"the device failed under the harness itself: {first_line(error)}"}
 

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from state.program import Language
+from tasks.errors import TaskError as TaskError  # noqa: PLC0414 - passed on to importers
 from tasks.prototype import prototype
 
 LIBRARY = Path(__file__).parent / "library"
@@ -25,10 +26,6 @@ DEVICE: dict[Language, Device | None] = {"cpp": "cpu", "python": None, "triton":
 
 Identifier = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
 _EXTENT = re.compile(r"^([A-Za-z_]\w*)(?:/([1-9]\d*))?$")
-
-
-class TaskError(ValueError):
-    """A task cannot be used; the message names the file and the key."""
 
 
 class _Data(BaseModel):

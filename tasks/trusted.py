@@ -1,4 +1,7 @@
-"""The trusted process as the main process holds it: started on first use, asked, and replaced when it fails."""
+"""The trusted process as its parent holds it: started on first use, asked, and replaced when it fails.
+
+Standard library only: the parent is the main process, or the worker that serves a spool.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,8 @@ import sys
 from pathlib import Path
 
 from tasks.channel import Channel, ChannelClosed, Message
-from tasks.evaluator import EvaluatorUnavailable
+from tasks.errors import EvaluatorUnavailable, TaskError, WorkFailed
 from tasks.isolation import end_tree
-from tasks.task import TaskError
 from tasks.tool import ToolMissing
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -97,12 +99,15 @@ class TrustedProcess:
         self._channel = Channel(ours_read, ours_write)
         try:
             self.loaded = self.ask({"do": "load", **self._load}, _START_S)
-        except (TaskError, ToolMissing, EvaluatorUnavailable):
+        except WorkFailed as error:
+            raise EvaluatorUnavailable(str(error)) from None
+        except (TaskError, ToolMissing):
             self.end()
             raise
+        self.loaded["environment"] |= removed_settings(dict(os.environ))
 
     def ask(self, request: Message, limit_s: float) -> Message:
-        """The worker's reply. Raises TaskError, ToolMissing or EvaluatorUnavailable.
+        """The worker's reply. Raises TaskError, ToolMissing or EvaluatorUnavailable (WorkFailed: by this request).
 
         After anything but a reply, a TaskError or a ToolMissing the process is dead, and so is everything below it.
         """
@@ -114,10 +119,10 @@ class TrustedProcess:
         except ChannelClosed:
             reason = self._obituary()
             self.end()
-            raise EvaluatorUnavailable(f"the trusted process {reason} during {doing!r}{self._tail()}") from None
+            raise WorkFailed(f"the trusted process {reason} during {doing!r}{self._tail()}") from None
         except TimeoutError:
             self.end()
-            raise EvaluatorUnavailable(
+            raise WorkFailed(
                 f"the trusted process gave no answer to {doing!r} within {limit_s:.0f} s and was stopped{self._tail()}"
             ) from None
         except BaseException:
@@ -132,7 +137,7 @@ class TrustedProcess:
             raise ToolMissing(reply["tool_missing"])
         if "unavailable" in reply:
             self.end()  # the next one begins with a fresh context
-            raise EvaluatorUnavailable(reply["unavailable"])
+            raise (WorkFailed if "worn_out" in reply else EvaluatorUnavailable)(reply["unavailable"])
         return reply
 
     def end(self) -> None:

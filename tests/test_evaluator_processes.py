@@ -269,5 +269,6 @@ def test_a_missing_or_unwilling_compiler_is_named(tmp_path: Path, monkeypatch: p
 
 
 def test_the_worker_needs_nothing_but_torch() -> None:
-    script = "import sys, tasks.worker; sys.exit(bool({'pydantic', 'langgraph', 'state'} & set(sys.modules)))"
+    modules = "tasks.worker, tasks.batch, tasks.service"
+    script = f"import sys, {modules}; sys.exit(bool({{'pydantic', 'langgraph', 'state'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0

@@ -131,12 +131,18 @@ def _program(book: Playbook, prompt: str) -> str:
     intent = book.by_title(title)
     if intent is None:
         return f"The playbook holds no program for the intent {title!r}."
-    attempt = re.findall(r"This is attempt (\d+) for this intent", prompt)
-    params, source = book.program(intent, _inherited(prompt), int(attempt[-1]))
+    params, source = book.program(intent, _inherited(prompt), _variant(prompt))
     suffix = Path(intent.template.removesuffix(".j2")).suffix
     comment = "#" if suffix == ".py" else "//"
     header = f"{comment} {HEADER}{json.dumps({'intent': intent.key, 'params': params})}"
     return f"From the playbook, for the intent {title!r}.\n\n```{suffix[1:]}\n{header}\n{source.rstrip()}\n```\n"
+
+
+def _variant(prompt: str) -> int:
+    """Counts the programs that were asked for, 1 for the intent's first; each sample of an attempt counts."""
+    asked = re.findall(r"This is attempt (\d+) for this intent(?:, sample (\d+) of (\d+))?", prompt)
+    attempt, sample, samples = (int(number or 1) for number in asked[-1])
+    return (attempt - 1) * samples + sample
 
 
 def _section(prompt: str, heading: str) -> str:
