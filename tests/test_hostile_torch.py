@@ -121,6 +121,9 @@ class Judges:
             (folder / "reference.py").write_text(REFERENCE)
             task = load_task(folder).narrowed(*place)
             made = self._made[(*place, compile_s)] = LocalEvaluator(task, device=place[1], rounds=8)
+            if place[0] == "cuda":
+                sources = [program.source for program in families("cuda")] + list(good("cuda").values())
+                made.prepare([Program(language="cuda", source=source) for source in sources])
         return made
 
     def close(self) -> None:
@@ -141,7 +144,7 @@ def judges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judges]:
 @pytest.mark.parametrize(("place", "name"), _cases(honest=False))
 def test_a_hostile_program_gets_its_own_verdict(judges: Judges, place: Place, name: str) -> None:
     program: Hostile = next(program for program in families(place[0]) if program.family == name)
-    judge = judges.of(place, 30.0 if place[0] == "cuda" else 4.0)
+    judge = judges.of(place, 120.0 if place[0] == "cuda" else 4.0)
     began = time.monotonic()
     verdict = judge.evaluate(Program(language=place[0], source=program.source))
     judges.outcomes.setdefault(place, []).append(Outcome(program, verdict, time.monotonic() - began))
@@ -152,7 +155,7 @@ def test_a_hostile_program_gets_its_own_verdict(judges: Judges, place: Place, na
 
 @pytest.mark.parametrize(("place", "name"), _cases(honest=True))
 def test_an_honest_program_passes(judges: Judges, place: Place, name: str) -> None:
-    judge = judges.of(place, 60.0)
+    judge = judges.of(place, 120.0)
     verdict = judge.evaluate(Program(language=place[0], source=good(place[0])[name]))
     assert isinstance(verdict, Passed), verdict
     assert _strays(judge) == set()
