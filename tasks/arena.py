@@ -53,8 +53,8 @@ class Arena:
         self._bytes = self._memory.bytes
         self._canary = torch.randint(0, 256, (GUARD + ALIGNMENT,), dtype=torch.uint8).to(kind)
         self._poison = {(load.name, spec.name): _poison(spec).to(kind) for load in loads for spec in load.outputs}
-        self._held = torch.zeros(0, dtype=torch.int64, device=kind)
-        self._right = torch.zeros(0, dtype=torch.uint8, device=kind)
+        self._held = torch.arange(_PIECE, device=kind)
+        self._right = self._bytes[self._held]
         self._kept: Tensors = {}
 
     @property

@@ -6,6 +6,7 @@ Everything here works on the context that is current, which is PyTorch's own onc
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
 _HANDLE_BYTES = 64
 _LAZY_PEER = 1
@@ -17,6 +18,9 @@ class DriverError(Exception):
     def __init__(self, call: str, name: str, description: str) -> None:
         super().__init__(f"{call}: {name} ({description})")
         self.name = name
+
+
+Bound = tuple[Callable[[], None], Callable[[int], None], Callable[[int], None], Callable[[int, int], float]]
 
 
 class _Handle(ctypes.Structure):
@@ -94,6 +98,31 @@ class Driver:
         milliseconds = ctypes.c_float()
         self._call("cuEventElapsedTime", ctypes.byref(milliseconds), ctypes.c_void_p(start), ctypes.c_void_p(end))
         return 1000.0 * milliseconds.value
+
+    def bound(
+        self,
+    ) -> tuple[Callable[[], None], Callable[[int], None], Callable[[int], None], Callable[[int, int], float]]:
+        """`synchronize`, `record`, `wait` and `elapsed_us` as functions that no change to this class reaches."""
+        library = self._library
+        synchronize, record = library.cuCtxSynchronize, library.cuEventRecord
+        wait, elapsed = library.cuEventSynchronize, library.cuEventElapsedTime
+        pointer, milliseconds, reference, text = ctypes.c_void_p, ctypes.c_float, ctypes.byref, self._text
+
+        def check(code: int, name: str) -> None:
+            if code:
+                raise DriverError(name, text("cuGetErrorName", code), text("cuGetErrorString", code))
+
+        def elapsed_us(start: int, end: int) -> float:
+            value = milliseconds()
+            check(elapsed(reference(value), pointer(start), pointer(end)), "cuEventElapsedTime")
+            return 1000.0 * value.value
+
+        return (
+            lambda: check(synchronize(), "cuCtxSynchronize"),
+            lambda event: check(record(pointer(event), None), "cuEventRecord"),
+            lambda event: check(wait(pointer(event)), "cuEventSynchronize"),
+            elapsed_us,
+        )
 
     def _call(self, name: str, *arguments: object) -> None:
         code = getattr(self._library, name)(*arguments)

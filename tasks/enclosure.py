@@ -3,7 +3,8 @@
 Run as a script by a bare interpreter: enclosure.py CONTROL_FD SCRATCH_FOLDER SCRATCH_MIB SCRIPT ARGUMENTS...
 Whoever starts it is a child subreaper and holds the other ends of the control socket (SOCK_SEQPACKET) and of standard
 input. It is sent the process ids of the script and of the namespace's first process (0 where there is none), reaps
-this process, which ends at once, sends a message of its own, and is told what is in force. Where standard input ends, everything ends.
+this process, which ends at once, sends a message of its own, and is told what is in force. Where standard input ends,
+everything ends.
 Imports nothing of the project and little of the standard library.
 """
 

@@ -215,7 +215,7 @@ class Measurement:
             if not pending or time.monotonic() > enough:
                 break
         for track in self._tracks:
-            track.examine(self._device, self._runner.reply_us)
+            track.examine(self._device, self._runner.reply_us, self._runner.replies_vary_us)
         self._look_for_slowing(pending)
         return self._passed({track.load.name for track in pending})
 
