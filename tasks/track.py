@@ -116,5 +116,5 @@ class Track:
             raise rejected(
                 "clock_mismatch",
                 f"on workload {self.load.name!r} the program's process reports {own:.0f} us for calls that took "
-                f"{own + hidden:.0f} us or more by the wall clock",
+                f"{own + hidden:.0f} us or more by the wall clock (a reply costs {reply_us:.0f} us)",
             )
