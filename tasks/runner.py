@@ -115,9 +115,9 @@ class Runner:
         """Microseconds that a reply costs, in the same order of messages as a call."""
         if self._uses_torch:
             self._process.stop()
+            self._arena.complete()
             self._process.resume()
             self._ask(AWAKEN, during)
-            self._arena.complete()
         began = time.perf_counter_ns()
         own = int(self._ask(NOTHING, during).split()[0])
         return (time.perf_counter_ns() - began - own) / 1000
@@ -147,7 +147,8 @@ class Runner:
         """The entry point has run once on the arena's contents, and the process is stopped again.
 
         The outputs are those of the moment of its reply. On a GPU its launches are hidden behind `sleep_us` of a
-        sleeping kernel, and `cold` caches are flushed first. Raises Fault: crashed, timed out, or a broken rule.
+        sleeping kernel, and `cold` caches are flushed first; without that nothing of this process uses the device
+        between the awakening and the reply. Raises Fault: crashed, timed out, or a broken rule.
         """
         during = f"on workload {workload!r}"
         load = self._problem.loads[workload]
@@ -157,10 +158,14 @@ class Runner:
         self._called.add(workload)
         index = b"%d" % self._order.index(workload)
         self._check_stillness()
+        bare = self._problem.device.kind == "cuda" and not cold
+        if bare:
+            self._arena.complete()
         self._process.resume()
         if self._ask(AWAKEN + b" " + index if self._uses_torch else AWAKEN, during) != AWAKEN:
             raise forged(during)
-        self._arena.complete()
+        if not bare:
+            self._arena.complete()
         request = b"%d %d" % (self._cycles(sleep_us), cold) if self._uses_torch else index
         began = time.perf_counter_ns()
         answer = self._ask(request, during, limit)
