@@ -15,7 +15,7 @@ _FLOOR = 0.9
 """A latency below this share of the roofline floor is impossible."""
 _LATE_US = 20.0
 _LATE = 0.1
-_SLACK_US = 40.0
+_SLACK_US = 80.0
 _HIDDEN = 0.25
 """Of a latency: what a program may hide from its own clock before it is rejected."""
 
