@@ -31,7 +31,7 @@ _METHOD = {
     "cuda": "interleaved rounds in alternating order, each call on fresh inputs; device-wide synchronisation; 256 MiB "
     "written before each timed call (cold caches); launches hidden behind a sleeping kernel; time between two events "
     "plus what still ran on other streams; median of per-round ratios, until the standard error is below the target "
-    "or the budget ends; every fourth round a call without flush and sleep, whose own time must agree with the wall "
+    "or the budget ends; every third round a call without flush and sleep, whose own time must agree with the wall "
     "clock",
 }
 

@@ -22,7 +22,7 @@ from tasks.track import Track
 _MIN_ROUNDS = 3
 _SURE_ROUNDS = 12
 """Rounds after which a track may end because it is sure enough."""
-_BARE_EVERY = 4
+_BARE_EVERY = 3
 _SLOW_US = 100_000.0
 """A candidate faster than this makes a second call before any timing, which is compared with the reference too."""
 _DRIFT = 0.25

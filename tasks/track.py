@@ -110,7 +110,7 @@ class Track:
     def _examine_bare(self, latency: float, reply_us: float, vary_us: float) -> None:
         if not self.bare:
             return
-        hidden = median(call.wall_us - call.own_us - call.late_us for call in self.bare) - reply_us
+        hidden = min(call.wall_us - call.own_us - call.late_us for call in self.bare) - reply_us
         own = median(call.own_us for call in self.bare)
         if hidden > max(_HIDDEN * latency, vary_us + _SLACK_US):
             raise rejected(
