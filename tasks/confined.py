@@ -163,7 +163,7 @@ class Confined:
 
 
 def _start(launch: Launch, control: int, log: int) -> subprocess.Popen[bytes]:
-    scratch = launch.folder / _SCRATCH
+    scratch = (launch.folder / _SCRATCH).absolute()
     scratch.mkdir(mode=0o700, exist_ok=True)
     arguments = [argument.format(control=control) for argument in launch.arguments]
     command = [*launch.interpreter, str(_SCRIPT), str(control), str(scratch), str(launch.script), *arguments]

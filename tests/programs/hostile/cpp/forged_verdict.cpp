@@ -1,4 +1,4 @@
-// expect: rejected:forged_reply
+// expect: rejected:forged_reply|rejected:out_of_bounds_write
 // It writes what a harness may want to hear into every open file and socket, then ends the call without any work.
 #include "honest.h"
 ENTRY {
