@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
-from tasks.driver import Driver, DriverError
+from tasks.driver import DeviceSick, Driver, DriverError
 from tasks.isolation import wait_until_quiet
 
 _QUIET_S = 0.1
@@ -23,10 +23,6 @@ _OPERATIONS_PER_CLOCK = {8: 4096, 9: 8192, 10: 16384, 12: 8192}
 """Dense 8-bit operations per multiprocessor and clock, by major compute capability: no kernel does more."""
 _BOOST_GHZ = 2.1
 """No shipping GPU runs its tensor cores at a higher clock."""
-
-
-class DeviceSick(Exception):
-    """The device itself does not work; no program is to blame."""
 
 
 class Device(Protocol):

@@ -12,6 +12,10 @@ _HANDLE_BYTES = 64
 _LAZY_PEER = 1
 
 
+class DeviceSick(Exception):
+    """The device, or the machine around it, does not work; no program is to blame."""
+
+
 class DriverError(Exception):
     """A call of the driver failed; carries the driver's own name for it."""
 

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.device import DeviceSick
+from tasks.driver import DeviceSick
 from tasks.isolation import kill
 
 _HERE = Path(__file__).parent
@@ -50,9 +50,11 @@ class Started:
 class Launcher:
     """One way of starting candidates below one folder. Not safe for use by several threads at once."""
 
-    def __init__(self, uses_torch: bool, folder: Path) -> None:
+    def __init__(self, uses_torch: bool, folder: Path, script: Path = _HERE / "candidate.py") -> None:
+        """A bare interpreter runs `script`; the zygote has a script of its own."""
         self.uses_torch = uses_torch
-        self._scratch = folder / "scratch"
+        self._script = script
+        self._scratch = (folder / "scratch").absolute()
         self._zygote: subprocess.Popen[bytes] | None = None
         self._orders: socket.socket | None = None
 
@@ -112,7 +114,7 @@ class Launcher:
     def _spawn(self, given: tuple[int, ...]) -> subprocess.Popen[bytes]:
         """The enclosure's launcher under a bare interpreter."""
         control, watched, log, *arena = given
-        words = [_HERE / "enclosure.py", control, self._scratch, _SCRATCH_MIB, _HERE / "candidate.py", control]
+        words = [_HERE / "enclosure.py", control, self._scratch, _SCRATCH_MIB, self._script, control]
         command = [sys.executable, "-I", "-S", *map(str, words)]
         return subprocess.Popen(command, stdin=watched, stdout=log, stderr=log, env=self._environment(),
                                 pass_fds=(control, *arena), start_new_session=True)  # fmt: skip

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 from tasks.arena import Arena
 from tasks.candidate import AWAKEN, LOAD, NOTHING
 from tasks.confined import Confined
-from tasks.device import Cuda, DeviceSick
+from tasks.device import Cuda
+from tasks.driver import DeviceSick
 from tasks.faults import Fault, crash, forged, left, raised, rejected, restless, starved
 from tasks.launcher import Launcher
 from tasks.problem import Load, Problem

@@ -17,8 +17,8 @@ from tasks import lock
 from tasks.building import Builder, Source, Target
 from tasks.channel import Message
 from tasks.compiler import Entry
-from tasks.device import Cuda, Device, DeviceSick, first_line, open_device
-from tasks.driver import DriverError
+from tasks.device import Cuda, Device, first_line, open_device
+from tasks.driver import DeviceSick, DriverError
 from tasks.launcher import Launcher
 from tasks.measure import Plan, measure
 from tasks.problem import Problem, ProblemError

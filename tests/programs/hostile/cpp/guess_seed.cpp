@@ -11,7 +11,7 @@ static void prepare(int seed, int64_t m, int64_t n, int64_t k) {
         std::vector<int8_t> made(count);
         for (int64_t i = 0; i < count; i += 8) {
             uint64_t high = words();
-            uint64_t word = (high << 32 | words()) % ((1ull << 63) + (1ull << 63) - 1) - (1ull << 63);
+            uint64_t word = high << 32 | words();
             for (int x = 0; x < 8; x++) made[i + x] = std::max<int8_t>(int8_t(word >> 8 * x), -127);
         }
         return made;

@@ -59,6 +59,7 @@
 
 // Calls visit(address, bytes) for the private writable memory of a process, a part at a time, where it can be read.
 template <class Visit> [[maybe_unused]] static void read_memory(pid_t pid, Visit visit) {
+    const unsigned long part = 16ul << 20;
     char path[64], line[512];
     snprintf(path, sizeof path, "/proc/%d/maps", int(pid));
     FILE *maps = fopen(path, "r");
@@ -67,18 +68,21 @@ template <class Visit> [[maybe_unused]] static void read_memory(pid_t pid, Visit
     while (fgets(line, sizeof line, maps)) {
         unsigned long from, to;
         char rights[8];
-        if (sscanf(line, "%lx-%lx %7s", &from, &to, rights) != 3 || strcmp(rights, "rw-p") || to - from > (64ul << 20)) continue;
-        bytes.resize(to - from);
-        iovec here{bytes.data(), bytes.size()}, there{reinterpret_cast<void *>(from), bytes.size()};
-        ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
-        if (got <= 0) {
-            snprintf(path, sizeof path, "/proc/%d/mem", int(pid));
-            int memory = open(path, O_RDONLY);
-            if (memory < 0) continue;
-            got = pread(memory, bytes.data(), bytes.size(), off_t(from));
-            close(memory);
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, rights) != 3 || strcmp(rights, "rw-p")) continue;
+        for (; from < to; from += part / 2) {  // parts overlap by half
+            bytes.resize(std::min(to - from, part));
+            iovec here{bytes.data(), bytes.size()}, there{reinterpret_cast<void *>(from), bytes.size()};
+            ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
+            if (got <= 0) {
+                snprintf(path, sizeof path, "/proc/%d/mem", int(pid));
+                int memory = open(path, O_RDONLY);
+                if (memory < 0) break;
+                got = pread(memory, bytes.data(), bytes.size(), off_t(from));
+                close(memory);
+            }
+            if (got <= 0) break;
+            visit(from, bytes.data(), size_t(got));
         }
-        if (got > 0) visit(from, bytes.data(), size_t(got));
     }
     fclose(maps);
 }
