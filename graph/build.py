@@ -67,8 +67,8 @@ def after_instantiate(state: Refined) -> Literal["instantiate", "co_evolve"]:
 
 
 def after_co_evolve(state: Waiting) -> Literal["co_evolve", "approve"]:
-    """Again while a reply needs repair."""
-    return "co_evolve" if state["repair"] else "approve"
+    """Again while the evaluator is away or a reply needs repair."""
+    return "co_evolve" if state["parked"] or state["repair"] else "approve"
 
 
 def after_finish(state: Waiting) -> Literal["finish", "__end__"]:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from nodes.parking import park, wait_if_parked
 from nodes.services import Services
 from nodes.turn import world_model_turn
 from state.edits import Close, apply
 from state.search import Action, Outcome, SearchState, budget_left, logged
+from tasks.evaluator import EvaluatorUnavailable
 
 
 def co_evolve(state: SearchState, services: Services) -> SearchState:
-    """The action's node is closed; while budget is left, the world model's edits are pending."""
-    changes = _closed(state, services) if state["action"] is not None else SearchState()
+    """The action's node is closed; while budget is left, the world model's edits are pending.
+
+    It waits for an evaluator that cannot say on what hardware it runs.
+    """
+    waited = wait_if_parked(state)
+    changes = waited | _closed(state, services) if state["action"] is not None else waited
     state = {**state, **changes}
     if not budget_left(state, services.settings):
         return {**changes, "repair": None, "pending": None}
-    return {**changes, **world_model_turn(state, services, "co_evolve")}
+    try:
+        return {**changes, **world_model_turn(state, services, "co_evolve")}
+    except EvaluatorUnavailable as reason:
+        return {**changes, **park(reason, None)}
 
 
 def _closed(state: SearchState, services: Services) -> SearchState:

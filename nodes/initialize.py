@@ -23,9 +23,9 @@ def initialize(state: SearchState, services: Services) -> SearchState:
     changes |= wait_if_parked({**state, **changes})
     try:
         changes |= _measured({**state, **changes}, services)
+        return {**changes, **world_model_turn({**state, **changes}, services, "initialize")}
     except EvaluatorUnavailable as reason:
         return {**changes, **park(reason, None)}
-    return {**changes, **world_model_turn({**state, **changes}, services, "initialize")}
 
 
 def _fresh(services: Services) -> SearchState:

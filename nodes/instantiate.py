@@ -46,11 +46,10 @@ def instantiate(state: SearchState, services: Services) -> SearchState:
     state = {**state, **wait_if_parked(state)}
     action = Action.model_validate(state["action"])
     tree = services.trees.read(state)
-    sampled, thinking = _sampled(state, services, _assignment(state, services, tree, action))
-    programs = [sample for sample in sampled if isinstance(sample, Program)]
     trial = _Trial(state, services, awaited)
     try:
-        trial.prepare(programs)
+        sampled, thinking = _sampled(state, services, _assignment(state, services, tree, action))
+        trial.prepare([sample for sample in sampled if isinstance(sample, Program)])
         for sample in sampled:
             trial.add(sample)
     except EvaluatorUnavailable as reason:
