@@ -7,7 +7,6 @@ python benchmarks/endurance.py --device cuda      # prints the device's memory i
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -66,8 +65,11 @@ def endured(evaluator: LocalEvaluator, times: int, device: str) -> bool:
         if index % EVERY == EVERY - 1:
             assert evaluator.trusted_pid is not None
             below = sum(alive(pid) for pid in descendants(evaluator.trusted_pid))
-            print(f"{index + 1}: {below} process below the trusted one, {descriptors(evaluator.trusted_pid)} open files, "
-                  f"{device_memory(device)}", flush=True)  # fmt: skip
+            files = descriptors(evaluator.trusted_pid)
+            print(
+                f"{index + 1}: {below} below the trusted process, {files} open files, {device_memory(device)}",
+                flush=True,
+            )
             steady = steady and below <= 1
     print(f"{times} evaluations in {time.monotonic() - began:.0f} s: {dict(kinds)}")
     return steady
@@ -80,7 +82,7 @@ def named(verdict: Verdict) -> str:
 
 def descriptors(pid: int) -> int:
     """Open files of a process."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def device_memory(device: str) -> str:
