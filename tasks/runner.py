@@ -118,8 +118,8 @@ class Runner:
         ended = time.perf_counter_ns()
         self._arena.keep(load)
         self.stop()
-        self._check_replies(during)
         self._check_children(during)
+        self._check_replies(during)
         self._check_outputs(load, during)
         return _call(answer, (ended - began) / 1000, during)
 
