@@ -1,6 +1,10 @@
 """Programs that cheat or do harm: each gets its own verdict, nothing of it is left, and the next one is judged as ever.
 
 The first line of each program says which verdicts are right. `pytest -s` prints the table.
+
+What is bounded but not closed: work that a thread finishes between the return of a call and the arrival of its reply
+(some 50 us) is not seen, a claimed time may fall short of the true one by about three replies, and results that are
+remembered by content are noticed from six rounds on (before that, too, they gain nothing: timed inputs are fresh).
 """
 
 from __future__ import annotations
