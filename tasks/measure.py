@@ -50,15 +50,37 @@ class Plan:
     """Relative standard error of a workload's ratio at which its rounds may end early."""
 
 
+class Known:
+    """What a worker keeps from one evaluation to the next."""
+
+    def __init__(self) -> None:
+        self.warmed: set[tuple[str, str]] = set()
+        """Workloads and formulations whose first calls are over."""
+        self._kept: dict[tuple[str, ...], Arena] = {}
+
+    def arena(self, loads: list[Load], kind: str) -> Arena:
+        """Shared memory for these workloads. On a GPU always the same: where it lies is worth percents of a latency."""
+        names = tuple(load.name for load in loads)
+        found = self._kept.get(names) or Arena(loads, kind)
+        if kind == "cuda":
+            self._kept[names] = found
+        return found
+
+    def give_back(self, arena: Arena) -> None:
+        """The memory is not used any more, and freed unless it is kept."""
+        if arena not in self._kept.values():
+            arena.close()
+
+
 class Measurement:
     """Checks and times one candidate on some workloads of a problem."""
 
-    def __init__(self, problem: Problem, plan: Plan, warmed: set[tuple[str, str]]) -> None:
+    def __init__(self, problem: Problem, plan: Plan, known: Known) -> None:
         self.seeds: list[int] = []
         self._problem = problem
         self._device = problem.device
         self._plan = plan
-        self._warmed = warmed
+        self._known = known
         self._tolerance = Tolerance(problem.atol, problem.rtol)
         self._tracks = [Track(problem.loads[name]) for name in plan.workloads]
         self._raced: list[dict[str, Any]] = []
@@ -66,7 +88,7 @@ class Measurement:
 
     def run(self, build: Build, launcher: Launcher) -> dict[str, Any]:
         """The plain verdict, with seeds, rounds and checks; no process is left. ProblemError passes through."""
-        self._arena = Arena([track.load for track in self._tracks], self._device.kind)
+        self._arena = self._known.arena([track.load for track in self._tracks], self._device.kind)
         self._runner = Runner(self._problem, self._arena, launcher)
         try:
             self._runner.load(build)
@@ -79,7 +101,7 @@ class Measurement:
             verdict = fault.verdict
         finally:
             self._runner.close()
-            self._arena.close()
+            self._known.give_back(self._arena)
         passed = verdict["kind"] == "passed"
         checks = [*_CHECKS, *(_GPU_CHECKS if self._device.kind == "cuda" else ())]
         return {
@@ -112,9 +134,9 @@ class Measurement:
                 track.stored_us = self._raced[-1]["latency_us"][track.formulation]
             else:
                 track.formulation, track.stored_us = self._plan.strongest[name], self._plan.stored_us[name]
-                if (name, track.formulation) not in self._warmed:
+                if (name, track.formulation) not in self._known.warmed:
                     warm(self._problem, track.load, track.formulation)
-            self._warmed.add((name, track.formulation))
+            self._known.warmed.add((name, track.formulation))
         self._race_s = time.monotonic() - began
 
     def _inputs(self, load: Load) -> Tensors:
@@ -257,9 +279,7 @@ class Measurement:
         return {"kind": "passed", "timings": timings, "noise": noise, "drifted": bool(drifted)}
 
 
-def measure(
-    problem: Problem, plan: Plan, build: Build, launcher: Launcher, warmed: set[tuple[str, str]]
-) -> dict[str, Any]:
+def measure(problem: Problem, plan: Plan, build: Build, launcher: Launcher, known: Known) -> dict[str, Any]:
     """The plain verdict on a build, and what its receipt needs."""
     with torch.no_grad():
-        return Measurement(problem, plan, warmed).run(build, launcher)
+        return Measurement(problem, plan, known).run(build, launcher)

@@ -20,7 +20,7 @@ from tasks.compiler import Entry
 from tasks.device import Cuda, Device, first_line, open_device
 from tasks.driver import DeviceSick, DriverError
 from tasks.launcher import Launcher
-from tasks.measure import Plan, measure
+from tasks.measure import Known, Plan, measure
 from tasks.problem import Problem, ProblemError
 from tasks.race import race
 from tasks.tool import Build, ToolMissing
@@ -40,7 +40,7 @@ class Service:
         self._problem: Problem | None = None
         self._builder: Builder | None = None
         self._launcher: Launcher | None = None
-        self._warmed: set[tuple[str, str]] = set()
+        self._known = Known()
 
     def answer(self, request: Message) -> Message:
         """The reply; a fault of the task's own files comes back as task_error, a missing compiler as tool_missing."""
@@ -59,11 +59,6 @@ class Service:
             return {"unavailable": str(error), "worn_out": True}
         except (DriverError, torch.AcceleratorError, torch.OutOfMemoryError) as error:
             return {"unavailable": f"the device failed under the harness itself: {first_line(error)}"}
-
-    def close(self) -> None:
-        """No process that this one started for candidates is left."""
-        if self._launcher is not None:
-            self._launcher.close()
 
     def _load(self, request: Message) -> Message:
         task = request["task"]
@@ -90,7 +85,7 @@ class Service:
         problem, _, _ = self._loaded()
         with lock.timing(), torch.no_grad():
             timings = [race(problem, problem.loads[name]) for name in request["workloads"]]
-        self._warmed |= {(timing["workload"], timing["strongest"]) for timing in timings}
+        self._known.warmed |= {(timing["workload"], timing["strongest"]) for timing in timings}
         return {"timings": timings}
 
     def _build(self, request: Message) -> Message:
@@ -113,7 +108,7 @@ class Service:
 
     def _measured(self, problem: Problem, plan: Plan, built: Build) -> Message:
         _, _, launcher = self._loaded()
-        reply = measure(problem, plan, built, launcher, self._warmed)
+        reply = measure(problem, plan, built, launcher, self._known)
         if reply["verdict"]["kind"] != "passed":
             problem.device.check_health()
         return reply
