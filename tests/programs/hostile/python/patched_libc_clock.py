@@ -1,4 +1,4 @@
-# expect: rejected:clock_mismatch|rejected:tampering
+# expect: rejected:clock_mismatch|rejected:tampering|passed:no_gain
 # clock_gettime of the C library is overwritten with machine code (x86-64) that counts one second as 1/1024.
 # Fools a harness whose guest took its own references to the clocks before it loaded the program.
 import ctypes
