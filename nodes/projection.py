@@ -17,8 +17,11 @@ def announce(run: str, settings: Settings, archive: Archive) -> None:
     )
 
 
-def record(state: SearchState, settings: Settings, archive: Archive) -> None:
-    """The state's events and its line in the list of runs are in the archive; doing so again changes nothing."""
+def record(state: SearchState, settings: Settings, archive: Archive, known: int | None = None) -> None:
+    """The state's events and its line in the list of runs are in the archive; doing so again changes nothing.
+
+    `known` of the events are there already, if the caller has looked.
+    """
     start = state["event_count"] - len(state["log"])
     best = None if state["best"] is None else Best.model_validate(state["best"])
     summary = {
@@ -31,7 +34,7 @@ def record(state: SearchState, settings: Settings, archive: Archive) -> None:
         "best_program": None if best is None else best.program,
     }
     with archive.transaction():
-        archive.record(state["run"], state["branch"], start, state["log"])
+        archive.record(state["run"], state["branch"], start, state["log"], known)
         archive.save_run(state["run"], summary)
 
 

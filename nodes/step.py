@@ -58,7 +58,7 @@ def _caught_up(state: SearchState, services: Services) -> SearchState:
     shared = _agreement(recorded, state["log"])
     if shared < len(recorded):
         changes["branch"] = archive.fork(run, state["branch"], start + shared)
-    record({**state, **changes}, services.settings, archive)
+    record({**state, **changes}, services.settings, archive, known=shared if "branch" not in changes else None)
     if not services.trees.intact(state):
         changes |= _overwritten({**state, **changes}, services)
     return changes

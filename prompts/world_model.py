@@ -53,7 +53,7 @@ def ask(situation: Situation) -> Prompt:
             "task": s.task,
             "hardware": s.hardware,
             "baseline": s.baseline,
-            "tree": "\n".join(_line(node) for node in s.tree.nodes),
+            "tree": "\n".join(map(_remembered, s.tree.nodes)),
             "round": s.round,
             "evaluations": s.evaluations,
             "budget": s.budget,
@@ -69,6 +69,19 @@ def ask(situation: Situation) -> Prompt:
 def ask_again(errors: tuple[str, ...]) -> Prompt:
     """The prompt that follows an unusable reply."""
     return render("repair.md.j2", {"errors": list(errors)})
+
+
+_LINES: dict[str, tuple[TreeNode, str]] = {}
+"""By node id the node that was shown last and its line: most of a tree is as it was a turn ago."""
+
+
+def _remembered(node: TreeNode) -> str:
+    known = _LINES.get(node.id)
+    if known is not None and known[0] is node:
+        return known[1]
+    line = _line(node)
+    _LINES[node.id] = node, line
+    return line
 
 
 def _line(node: TreeNode) -> str:

@@ -7,17 +7,16 @@ made, committed, and then returned. So a process killed at any moment repeats at
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from state.database import open_database, packed, unpacked, whole
+from state.database import packed, unpacked
 from state.edits import EVENT, Event
 from state.effects import CallKey, Prompt, Purpose, Reply, VerdictKey
 from state.program import Program
+from state.store import Store
 from state.verdict import UNVERIFIED, VERDICT, Passed, Verdict, voucher
 
 Clock = Callable[[], float]
@@ -25,21 +24,16 @@ _REMEMBERED = 16
 """Programs kept in memory: an intent shows its coder the same few again and again."""
 
 
-class Archive:
+class Archive(Store):
     """Get-or-make access to what was paid for. Safe to share between threads."""
 
     def __init__(self, path: Path, clock: Clock = time.perf_counter) -> None:
         """Opens or creates the file. Raises ArchiveError when it cannot be used."""
-        self.path = path
+        super().__init__(path)
         self._clock = clock
-        self._lock = threading.RLock()
-        self._db = open_database(path)
         self._programs: dict[str, Program] = {}
-
-    def close(self) -> None:
-        """The connection is closed; everything was committed as it happened."""
-        with self._lock:
-            self._db.close()
+        self._shared = False
+        """LangGraph's checkpoints are in this file."""
 
     def verdict(self, key: VerdictKey, make: Callable[[], Verdict]) -> tuple[Verdict, float, bool]:
         """The verdict, the seconds it took, and whether it was there already.
@@ -161,9 +155,15 @@ class Archive:
             self._programs.pop(next(iter(self._programs)), None)
         return program
 
-    def record(self, run: str, branch: str, start: int, events: list[dict[str, Any]]) -> None:
-        """These events are in the log from position `start` on; recording them again changes nothing."""
-        known = max(0, self.event_count(run, branch) - start)
+    def record(
+        self, run: str, branch: str, start: int, events: list[dict[str, Any]], known: int | None = None
+    ) -> None:  # fmt: skip
+        """These events are in the log from position `start` on; recording them again changes nothing.
+
+        `known` of them are there already, if the caller has looked.
+        """
+        if known is None:
+            known = max(0, self.event_count(run, branch) - start)
         if known >= len(events):
             return
         rows = [
@@ -232,12 +232,6 @@ class Archive:
             branch, at = parent
             end = at if end is None else min(at, end)
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """What is written inside is committed together; one inside another is part of it."""
-        with self._lock, whole(self._db.conn):
-            yield
-
     def save_run(self, run: str, summary: dict[str, Any]) -> None:
         """The run's line in the list of runs; keys are columns of the table `runs`."""
         columns = ", ".join(["run", *summary])
@@ -266,7 +260,8 @@ class Archive:
         LangGraph may write behind; a log that ran ahead of its checkpoints would look like a step back in time.
         """
         deadline = time.monotonic() + limit_s
-        if self._one("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'", []) is None:
+        self._shared = self._shared or bool(self._all("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'", []))
+        if not self._shared:
             return
         mine = "SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ''"
         while self._one(f"{mine} AND checkpoint_id = ?", [run, checkpoint]) is None:
@@ -279,23 +274,3 @@ class Archive:
             return None
         row = self._one("SELECT parent, at FROM branches WHERE run = ? AND branch = ?", [run, branch])
         return None if row is None else (row[0], row[1])
-
-    def _one(self, sql: str, values: list[Any]) -> Any:
-        with self._lock:
-            return self._db.conn.execute(sql, values).fetchone()
-
-    def _all(self, sql: str, values: list[Any]) -> list[Any]:
-        with self._lock:
-            return self._db.conn.execute(sql, values).fetchall()
-
-    def _execute(self, sql: str, values: list[Any], cost_s: float = 0.0) -> None:
-        """The row is committed; one that cost a second or more also survives a power failure."""
-        with self._lock:
-            if cost_s < 1.0:
-                self._db.conn.execute(sql, values)
-                return
-            self._db.conn.execute("PRAGMA synchronous = FULL")
-            try:
-                self._db.conn.execute(sql, values)
-            finally:
-                self._db.conn.execute("PRAGMA synchronous = NORMAL")

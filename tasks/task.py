@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from state.program import Language
 from tasks.errors import TaskError as TaskError  # noqa: PLC0414 - passed on to importers
-from tasks.prototype import prototype
+from tasks.prototype import described, prototype
 
 LIBRARY = Path(__file__).parent / "library"
 """Folder of the tasks that are shipped."""
@@ -165,6 +165,23 @@ class Task(_Data):
     def prototype(self) -> str:
         """The declaration of the entry point in the first language."""
         return prototype(self, self.languages[0])
+
+    @cached_property
+    def workload_lines(self) -> str:
+        """A line for each workload with its dimensions, as prompts show them."""
+        lines = [f"- {load.name}: {', '.join(f'{key} = {value}' for key, value in load.dims.items())}"
+                 for load in self.workloads]  # fmt: skip
+        return "\n".join(lines)
+
+    @cached_property
+    def input_line(self) -> str:
+        """The inputs with shapes and dtypes, as prompts show them."""
+        return described(self.inputs)
+
+    @cached_property
+    def output_line(self) -> str:
+        """The outputs with shapes and dtypes, as prompts show them."""
+        return described(self.outputs)
 
     def operations(self, dims: dict[str, int]) -> float | None:
         """Operations of a call under these dimensions; None when the task does not say."""
