@@ -53,7 +53,7 @@ class Batch:
                 finally:
                     bench.end()
         except EvaluatorUnavailable as reason:
-            say(f"unavailable: {reason}")
+            say(f"nothing can be done: {reason}")
         say(f"{self.done} done, {total - self.done} left")
         return DONE if self.done == total else LEFT
 
@@ -97,9 +97,9 @@ class Batch:
                     built.add(item.setting)
                     bench.build([other for other in pending[index:] if other.setting == item.setting])
                 self._serve(item, bench)
-            except ToolMissing as error:
+            except (ToolMissing, EvaluatorUnavailable) as error:
                 unfit.add(item.setting)
-                say(f"cannot serve {item.title} here: {error}")
+                say(f"{item.title} is left, with all that need the same: {error}")
             except TaskError as error:
                 purpose = envelope.wanted(item.request, item.results)[0]["purpose"]
                 self._keep(item, purpose, {"reply": {"task_error": str(error)}, "machine": bench.machine(item)})

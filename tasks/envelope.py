@@ -80,6 +80,8 @@ def read_request(path: Path) -> Fields:
         )
     if digest(request) != path.stem:
         raise BadFile("its name is not the hash of what it says: it was changed or is damaged")
+    if not _sensible(request):
+        raise BadFile("it is not a request: its files, program or steps are not as they should be")
     return request
 
 
@@ -121,6 +123,19 @@ def listed(folder: Path) -> list[Path]:
         with contextlib.suppress(FileNotFoundError):
             found.append((path.stat().st_mtime_ns, path))
     return [path for _, path in sorted(found)]
+
+
+def _sensible(request: Fields) -> bool:
+    """Whether what a request holds has the form that the worker relies on."""
+    program, steps = request["program"], request["steps"]
+    asked = {"race"} if program is None else {"evaluate"}
+    return (
+        all(isinstance(request["files"].get(name), str) for name in ("task.toml", "reference.py"))
+        and isinstance(request["task"].get("compile_s"), int | float)
+        and (program is None or {type(program.get(key)) for key in ("id", "language", "text")} == {str})
+        and bool(steps)
+        and all(isinstance(step, dict) and step.get("do") in asked and "purpose" in step for step in steps)
+    )
 
 
 def _read(path: Path) -> Fields:

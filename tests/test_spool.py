@@ -40,6 +40,16 @@ def rowscale(x, s, y, positive, m, n):
     positive.copy_((x > 0).sum(1))
 """
 FATAL = REFERENCE.replace("def reference(x, s):", "def reference(x, s):\n    import os\n    os.kill(os.getpid(), 9)")
+SEED = """
+#include <cstdint>
+extern "C" void rows(const float *x, const float *y, float *out, int64_t rows, int64_t columns) {
+    for (int64_t i = 0; i < rows; ++i) {
+        out[i] = 0;
+        for (int64_t j = 0; j < columns; ++j)
+            out[i] += (x[i * columns + j] - y[i * columns + j]) * (x[i * columns + j] - y[i * columns + j]);
+    }
+}
+"""
 STEADY = re.sub(r"variants = .*", "", INTENTS)
 """Each intent has one program, so that what a run does next depends on no timing."""
 
@@ -143,22 +153,29 @@ def test_a_search_through_the_spool_does_what_a_local_one_does(place: Place) -> 
     assert '"evaluator": "cpu-' in text
     again = place("collect", "last", "out", "--no-resume")
     assert again.stdout.startswith("0 new, 6 here before; 0 requests are still awaited"), again.stdout
+    assert place("collect", "last", "out").returncode == 0, "the run is done and stays so"
     assert place.run("--budget", 3).returncode == 0
     assert unscored(place.events()) == unscored(place.events(str(json.loads(place("runs", "--json").stdout)[1]["run"])))
 
 
 def test_the_samples_of_an_attempt_take_one_round_trip(place: Place) -> None:
     (place.folder / "rows" / "playbook" / "cpp" / "intents.toml").write_text(INTENTS)
-    place.spooled("--budget", 3, "--samples", 3)
+    seed = Program(language="cpp", source=SEED)
+    (place.folder / "seed.cpp").write_text(SEED)
+    place.spooled("--budget", 3, "--samples", 3, "--seed-program", "seed.cpp")
     work(place.spool, place.out)
+    assert "1 request waits in" in place("collect", "last", "out").stderr
+    assert f"program {seed.id}" in work(place.spool, place.out).stdout
     assert "3 requests wait in" in place("collect", "last", "out").stderr
     assert len(place.requests()) == 3
     assert work(place.spool, place.out, "--limit-minutes", "0").returncode == 75
     assert work(place.spool, place.out).stdout.endswith("3 done, 0 left\n")
     place("collect", "last", "out")
     tried = [event for event in place.events() if event["kind"] == "attempt"]
-    assert [event["verdict"] for event in tried] == ["passed"] * 3
-    assert len({event["program_id"] for event in tried}) == 3
+    assert [event["verdict"] for event in tried] == ["passed"] * 4
+    assert [event["node"] for event in tried] == ["n0", "n1", "n1", "n1"]
+    assert len({event["program_id"] for event in tried}) == 4
+    assert tried[0]["program_id"] == seed.id
 
 
 def test_killed_where_it_parks_a_search_asks_for_the_same_again(place: Place) -> None:
@@ -310,7 +327,7 @@ def test_told_to_end_the_worker_finishes_what_is_in_flight(
     said, _ = worker.communicate(timeout=PATIENCE_S)
     assert worker.returncode == 75
     assert "stopping after the evaluation in flight" in said
-    assert re.search(r"^[01] done, [23] left$", said, re.MULTILINE), said
+    assert re.search(r"^[012] done, [123] left$", said, re.MULTILINE), said
     partial = [envelope.read_answer(path) for path in envelope.listed(out / "answers")]
     assert partial and all("attempt" in results for results in partial)
 
@@ -326,8 +343,11 @@ def test_a_request_that_ends_the_trusted_process_is_answered_and_the_batch_goes_
     (tmp_path / "spool" / "requests" / "notes.json").write_text("{}")
     copied = tmp_path / "spool" / "requests" / f"{envelope.digest(several[0].program_request(several[1][0]))}.json"
     shutil.copy(copied, copied.with_name(f"{'0' * 24}.json"))
+    hollow = {**evaluator.baseline_request(), "steps": [{"do": "evaluate"}]}
+    envelope.write(tmp_path / "spool" / "requests" / f"{envelope.digest(hollow)}.json", hollow)
     worked = work(tmp_path / "spool", tmp_path / "out")
     assert worked.returncode == 0, worked.stdout + worked.stderr
+    assert f"skipped {envelope.digest(hollow)}.json: it is not a request" in worked.stdout
     assert "skipped notes.json: it is not a request" in worked.stdout
     assert f"skipped {'0' * 24}.json: its name is not the hash" in worked.stdout
     assert worked.stdout.endswith("5 done, 0 left\n")
@@ -344,16 +364,21 @@ def test_a_request_that_ends_the_trusted_process_is_answered_and_the_batch_goes_
 
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="there is a GPU")
-def test_without_the_device_everything_is_left_pending(tmp_path: Path) -> None:
+def test_what_this_machine_lacks_the_device_for_is_left_pending(tmp_path: Path) -> None:
     task = write_task(tmp_path / "task", toml=PYTHON_TOML).narrowed("python", "cuda")
     evaluator = SpoolEvaluator(task, Site(tmp_path / "spool"))
     with pytest.raises(EvaluatorUnavailable, match="1 request waits"):
         evaluator.baseline()
+    deadly = write_task(tmp_path / "deadly", reference=REFERENCE + "\nimport os\nos.kill(os.getpid(), 9)\n")
+    for other in (deadly, write_task(tmp_path / "good")):
+        with pytest.raises(EvaluatorUnavailable):
+            spooled(other, tmp_path / "spool").baseline()
     worked = work(tmp_path / "spool", tmp_path / "out")
     assert (worked.returncode, "no CUDA device" in worked.stdout) == (75, True), worked.stdout
-    assert worked.stdout.endswith("0 done, 1 left\n")
-    assert not (tmp_path / "out" / "answers").exists()
-    assert "0 pending" in work(tmp_path / "spool", tmp_path / "out", "--device", "cpu").stdout
+    assert "ended by signal 9 during 'load'" in worked.stdout
+    assert worked.stdout.endswith("1 done, 2 left\n"), "what can be done is done"
+    assert len(envelope.listed(tmp_path / "out" / "answers")) == 1
+    assert "1 pending" in work(tmp_path / "spool", tmp_path / "out", "--device", "cuda").stdout
 
 
 def test_only_what_no_compiler_can_take_is_refused_here(tmp_path: Path) -> None:
