@@ -110,7 +110,7 @@ def collect(
         came.take(answers)
         for line in came.skipped:
             complain(f"skipped {line}", 0)
-        say(f"{came.new} new, {came.known} here before; {len(evaluator.waiting())} requests are still awaited")
+        say(f"{came.new} new, {came.known} here before; requests still awaited: {len(evaluator.waiting())}")
         if came.faults:
             told = "\n".join(dict.fromkeys(came.faults))
             raise typer.Exit(complain(f"the other machine could not use the task:\n{told}\nWhen it can, delete those "

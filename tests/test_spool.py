@@ -152,7 +152,7 @@ def test_a_search_through_the_spool_does_what_a_local_one_does(place: Place) -> 
     assert "a far machine" not in text, "the receipt names the machine as it is"
     assert '"evaluator": "cpu-' in text
     again = place("collect", "last", "out", "--no-resume")
-    assert again.stdout.startswith("0 new, 6 here before; 0 requests are still awaited"), again.stdout
+    assert again.stdout.startswith("0 new, 6 here before; requests still awaited: 0"), again.stdout
     assert place("collect", "last", "out").returncode == 0, "the run is done and stays so"
     assert place.run("--budget", 3).returncode == 0
     assert unscored(place.events()) == unscored(place.events(str(json.loads(place("runs", "--json").stdout)[1]["run"])))
@@ -216,13 +216,18 @@ def test_what_is_no_answer_to_this_run_is_named_and_left(place: Place) -> None:
         path.write_text(content)
         said = place("collect", "last", "bad", "--no-resume")
         assert f"skipped {path.name}" in said.stderr, case
-        assert said.stdout.startswith("0 new, 0 here before; 1 requests are still awaited"), case
+        assert said.stdout.startswith("0 new, 0 here before; requests still awaited: 1"), case
     for change in ({"workload": "another"}, {"strongest": "cdist"}, {"latency_us": {"eager": -1.0}}, {"more": 1}):
         plausible = json.loads(text)["results"]
         plausible["baseline"]["reply"]["timings"][0] |= change
         envelope.write_answer(place.folder / "forged", good.stem, plausible)
         assert "what it says cannot be true" in place("collect", "last", "forged", "--no-resume").stderr
-    assert place("collect", "last", "out", "--no-resume").stdout.startswith("1 new, 0 here before; 0 requests")
+    came = place("collect", "last", "out", "--no-resume")
+    assert came.stdout.startswith("1 new, 0 here before; requests still awaited: 0")
+    place.spooled("--budget", 1, "--march", "x86-64")
+    other = place("collect", "last", "out", "--no-resume")
+    assert f"skipped {good.name}: it answers a request of another run" in other.stderr
+    assert other.stdout.startswith("0 new, 0 here before; requests still awaited: 1")
 
 
 def test_collect_is_for_runs_with_a_spool(place: Place) -> None:
