@@ -18,7 +18,7 @@ SUFFIXES = {"cpp": ".cpp", "python": ".py", "triton": ".py", "cuda": ".cu"}
 KINDS = ("passed", "compile_error", "crashed", "wrong_result", "timed_out", "rejected")
 NO_GAIN = "no_gain"
 _GAIN_FROM = 130.0
-"""J from which on a program counts as having gained over the baseline."""
+"""J, less twice its noise, from which on a program counts as having gained over the baseline."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Expectation:
     def met_by(self, verdict: Verdict) -> bool:
         """Whether the verdict is of this kind, for this reason."""
         if isinstance(verdict, Passed):
-            return self.kind == "passed" and verdict.score < _GAIN_FROM
+            sure = max(0.1, 1 - 2 * verdict.noise)
+            return self.kind == "passed" and verdict.score * sure < _GAIN_FROM
         return self.kind == verdict.kind and self.reason in (None, reason_of(verdict))
 
 
