@@ -9,13 +9,11 @@ from typing import Any, Protocol
 
 import torch
 
-from tasks.driver import DeviceSick, Driver, DriverError
+from tasks.driver import FLUSH_BYTES, DeviceSick, Driver, DriverError
 from tasks.isolation import wait_until_quiet
 
 _QUIET_S = 0.1
 """Seconds to wait at most until this process's OpenMP threads have stopped spinning."""
-FLUSH_BYTES = 256 << 20
-"""Written before each timed call on a GPU: several times the largest second-level cache."""
 _LEAST_SLEEP_US = 50.0
 _MOST_SLEEP_US = 4000.0
 _MEMORY_CLOCK, _BUS_WIDTH = 36, 37
@@ -73,11 +71,11 @@ class Cpu:
 
     def sleep_us(self, host_us: float) -> float:
         """Nothing is hidden on a CPU."""
-        return 0.0 * host_us
+        return 0.0
 
     def floor_us(self, read: int, written: int, operations: float) -> float:
         """No floor: what a processor can do at most is not known to the harness."""
-        return 0.0 * (read + written + operations)
+        return 0.0
 
     def check_health(self) -> None:
         """A processor that runs this is well."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 
+FLUSH_BYTES = 256 << 20
+"""Written by either side before each timed call on a GPU: several times the largest second-level cache."""
 _HANDLE_BYTES = 64
 _LAZY_PEER = 1
 

@@ -22,10 +22,9 @@ from typing import Any, Protocol
 import torch
 
 from tasks.candidate import AWAKEN, LOAD, NOTHING
-from tasks.driver import Driver, DriverError
+from tasks.driver import FLUSH_BYTES, Driver, DriverError
 from tasks.memory import device_bytes
 
-_FLUSH_BYTES = 256 << 20
 _SHOWN = 6000
 _MODULE = "kernel"
 
@@ -85,7 +84,7 @@ class _Gpu:
         self.memory = device_bytes(driver.open(bytes.fromhex(grant["ipc"])), grant["size"])
         self._driver = driver
         self._least = torch.empty(1, dtype=torch.uint8, device="cuda").zero_
-        self.call = _gpu_call(driver, torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device="cuda").zero_)
+        self.call = _gpu_call(driver, torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda").zero_)
         driver.synchronize()
 
     def awaken(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -43,8 +42,7 @@ class Started:
         """The descriptors are closed; the process is not touched."""
         self.control.close()
         os.close(self.log)
-        with contextlib.suppress(OSError):
-            os.close(self.lifeline)
+        os.close(self.lifeline)
 
 
 class Launcher:
@@ -72,8 +70,10 @@ class Launcher:
         self._orders.settimeout(_START_S)
 
     def start(self, fds: tuple[int, ...]) -> Started:
-        """A new process that inherits these descriptors and waits for its set-up. Raises DeviceSick."""
-        self.prepare()
+        """A new process that inherits these descriptors and waits for its set-up; `prepare` came before.
+
+        Raises DeviceSick.
+        """
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir(mode=0o700)
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -83,9 +83,7 @@ class Launcher:
         try:
             with theirs:
                 given = (theirs.fileno(), watched, log, *fds)
-                launched = None if self.uses_torch else self._spawn(given)
-                if self.uses_torch:
-                    self._fork(given)
+                launched = self._fork(given) if self.uses_torch else self._spawn(given)
             os.close(watched)
             answer = json.loads(self._hear(control, "the candidate's process"))
             if launched is not None:
@@ -119,12 +117,13 @@ class Launcher:
         return subprocess.Popen(command, stdin=watched, stdout=log, stderr=log, env=self._environment(),
                                 pass_fds=(control, *arena), start_new_session=True)  # fmt: skip
 
-    def _fork(self, given: tuple[int, ...]) -> None:
-        """The enclosure's launcher as a fork of the zygote, which has reaped it when this returns."""
+    def _fork(self, given: tuple[int, ...]) -> subprocess.Popen[bytes] | None:
+        """The enclosure's launcher as a fork of the zygote, which has reaped it: None is left to wait for."""
         assert self._orders is not None
         request = {"scratch": str(self._scratch), "scratch_mib": _TORCH_SCRATCH_MIB, "environment": self._environment()}
         socket.send_fds(self._orders, [json.dumps(request).encode()], list(given))
         self._hear(self._orders, "the process that candidates are forked from")
+        return None
 
     def _hear(self, whom: socket.socket, who: str) -> bytes:
         try:

@@ -106,7 +106,7 @@ class LocalEvaluator:
         """These programs are built, side by side. Raises EvaluatorUnavailable, ToolMissing."""
         if len(programs) > 1:
             with self._lock:
-                self._ask({"do": "build", "programs": [_source(program) for program in programs]})
+                self._ask({"do": "build", "programs": [message(program) for program in programs]})
 
     def evaluate(self, program: Program) -> Verdict:
         """An ordinary evaluation: about a second beyond the compiler. Raises EvaluatorUnavailable, TaskError."""
@@ -129,7 +129,7 @@ class LocalEvaluator:
         if program.language != self._language:
             raise ValueError(f"task {self._task.name!r} takes {self._language} programs here, no {program.language}")
         with self._lock:
-            request = {"do": "evaluate", "program": _source(program), "plan": self._plan(workloads, longer)}
+            request = {"do": "evaluate", "program": message(program), "plan": self._plan(workloads, longer)}
             reply = self._ask(request)
             self._keep(reply["raced"])
             return VERDICT.validate_python({**reply["verdict"], "receipt": self._receipt(program, reply)})
@@ -205,7 +205,8 @@ def receipt(task: Task, program: Program, place: tuple[str, str, int], loaded: M
     )
 
 
-def _source(program: Program) -> Message:
+def message(program: Program) -> Message:
+    """The program as it travels to the worker."""
     return {"id": program.id, "language": program.language, "text": program.source}
 
 

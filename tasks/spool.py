@@ -13,7 +13,7 @@ from state.verdict import Verdict
 from tasks import envelope
 from tasks.envelope import FORMAT, Fields
 from tasks.evaluator import BaselineTiming, EvaluatorUnavailable
-from tasks.local import LONGER, plain, plan, rounds_for
+from tasks.local import LONGER, message, plain, plan, rounds_for
 from tasks.screening import Screen
 from tasks.task import Device, Task, Workload
 from tasks.version import VERSION
@@ -144,7 +144,7 @@ class SpoolEvaluator:
             "device": self.site.device,
             "march": self.site.march,
             "threads": self.site.threads,
-            "program": None if program is None else _source(program),
+            "program": None if program is None else message(program),
             "steps": steps,
         }
 
@@ -166,7 +166,3 @@ class SpoolEvaluator:
             f"{what} in {self.site.spool / envelope.REQUESTS}. On the GPU machine: "
             f"python -m tasks.worker --spool {self.site.spool} --out DIR2; then here: ksearch collect RUN DIR2"
         )
-
-
-def _source(program: Program) -> Fields:
-    return {"id": program.id, "language": program.language, "text": program.source}
