@@ -16,7 +16,7 @@ import pytest
 from hostile_suite import Hostile, Outcome, families, good, table
 
 from state.program import Language, Program
-from state.verdict import Passed
+from state.verdict import Passed, summary
 from tasks.isolation import alive, descendants
 from tasks.local import LocalEvaluator
 from tasks.task import Device, load_task
@@ -148,6 +148,7 @@ def test_a_hostile_program_gets_its_own_verdict(judges: Judges, place: Place, na
     began = time.monotonic()
     verdict = judge.evaluate(Program(language=place[0], source=program.source))
     judges.outcomes.setdefault(place, []).append(Outcome(program, verdict, time.monotonic() - began))
+    print(f"{place[0]} on {place[1]}: {name}: {summary(verdict)}", flush=True)
     assert program.answered_by(verdict), verdict
     assert verdict.receipt
     assert _strays(judge) == set()
