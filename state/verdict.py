@@ -19,6 +19,8 @@ class Receipt(_Frozen):
     task: str
     task_hash: str
     program_id: str
+    inputs: str = ""
+    """What has to be known of the inputs, such as that they are synthetic; empty: nothing."""
     evaluator: str
     """Name and version of the evaluator."""
     hardware: str

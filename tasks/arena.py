@@ -192,6 +192,8 @@ def _end(load: Load, offsets: dict[str, int]) -> int:
 def _poison(spec: Spec) -> torch.Tensor:
     """A pattern that no kernel computes: NaN with a random payload, or random bytes for integers."""
     if spec.dtype.is_floating_point:
+        if spec.dtype.itemsize == 1:
+            return torch.full(spec.shape, 0x7F, dtype=torch.uint8)
         quiet = {2: 0x7FC0, 4: 0x7FC00000, 8: 0x7FF8000000000000}[spec.dtype.itemsize]
         if spec.dtype == torch.float16:
             quiet = 0x7E00

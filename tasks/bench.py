@@ -64,8 +64,9 @@ class Bench:
             request, place = item.request, self._folder / item.setting
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir()
-            for name in ("task.toml", "reference.py"):
-                (place / name).write_text(request["files"][name], encoding="utf-8")
+            for name, text in request["files"].items():
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / name).write_text(text, encoding="utf-8")
             task = {**request["task"], "reference": str(place / "reference.py"), "manifest": str(place / "task.toml")}
             chosen = {key: request[key] for key in ("device", "language", "march")}
             self._process = TrustedProcess({"task": task, "folder": str(place), **chosen}, item.threads, place)

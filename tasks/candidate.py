@@ -69,7 +69,8 @@ def _call_nothing(control: int, arguments: list[Any]) -> None:
 
 def _arguments(base: int, call: dict[str, Any]) -> list[Any]:
     pointers: list[Any] = [ctypes.c_void_p(base + offset) for offset in call["offsets"]]
-    return pointers + [ctypes.c_int64(dim) for dim in call["dims"]]
+    numbers: list[Any] = [ctypes.c_int64(dim) for dim in call["dims"]]
+    return pointers + numbers + [ctypes.c_double(param) for param in call["params"]]
 
 
 def _awakener() -> Callable[[], object]:

@@ -130,12 +130,18 @@ def _sensible(request: Fields) -> bool:
     program, steps = request["program"], request["steps"]
     asked = {"race"} if program is None else {"evaluate"}
     return (
-        all(isinstance(request["files"].get(name), str) for name in ("task.toml", "reference.py"))
+        {"task.toml", "reference.py"} <= set(request["files"])
+        and all(isinstance(text, str) and _below(name) for name, text in request["files"].items())
         and isinstance(request["task"].get("compile_s"), int | float)
         and (program is None or {type(program.get(key)) for key in ("id", "language", "text")} == {str})
         and bool(steps)
         and all(isinstance(step, dict) and step.get("do") in asked and "purpose" in step for step in steps)
     )
+
+
+def _below(name: str) -> bool:
+    """Whether a relative path stays below where it is joined to."""
+    return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
 
 
 def _read(path: Path) -> Fields:

@@ -204,7 +204,7 @@ def _arguments(memory: torch.Tensor, call: dict[str, Any]) -> list[Any]:
         dtype = getattr(torch, item["dtype"])
         part = memory[item["offset"] : item["offset"] + item["size"]]
         tensors.append(part.view(dtype).view(item["shape"]))
-    return tensors + list(call["dims"])
+    return tensors + list(call["dims"]) + list(call["params"])
 
 
 def _complaint(error: BaseException) -> bytes:

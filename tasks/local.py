@@ -186,6 +186,7 @@ def receipt(task: Task, program: Program, place: tuple[str, str, int], loaded: M
     return Receipt(
         task=task.name,
         task_hash=task.hash,
+        inputs=task.provenance,
         program_id=program.id,
         evaluator=version,
         hardware=hardware,
@@ -232,8 +233,10 @@ def plain(task: Task) -> dict[str, Any]:
         "entry_point": task.entry_point,
         "prototype": task.prototype(),
         "dims": task.dims,
+        "params": task.params,
         "atol": task.tolerance.atol,
         "rtol": task.tolerance.rtol,
+        "matched": task.tolerance.matched,
         "call_s": task.limits.call_s,
         "compile_s": task.limits.compile_s,
         "memory_mb": task.limits.memory_mb,
@@ -243,6 +246,7 @@ def plain(task: Task) -> dict[str, Any]:
             {
                 "name": load.name,
                 "dims": load.dims,
+                "params": load.params,
                 "inputs": tensors(task.inputs, load.dims),
                 "outputs": tensors(task.outputs, load.dims),
                 "operations": task.operations(load.dims) or 0.0,

@@ -81,7 +81,7 @@ class Measurement:
         self._device = problem.device
         self._plan = plan
         self._known = known
-        self._tolerance = Tolerance(problem.atol, problem.rtol)
+        self._tolerance = Tolerance(problem.atol, problem.rtol, problem.matched)
         self._tracks = [Track(problem.loads[name]) for name in plan.workloads]
         self._raced: list[dict[str, Any]] = []
         self._race_s = 0.0

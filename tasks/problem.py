@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 import traceback
 from collections.abc import Callable
@@ -47,6 +48,7 @@ class Load:
 
     name: str
     dims: dict[str, int]
+    params: dict[str, float]
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
     operations: float = 0.0
@@ -72,8 +74,10 @@ class Problem:
         self.manifest = Path(data["manifest"])
         self.entry_point: str = data["entry_point"]
         self.dims: tuple[str, ...] = tuple(data["dims"])
+        self.params: tuple[str, ...] = tuple(data["params"])
         self.atol: float = data["atol"]
         self.rtol: float = data["rtol"]
+        self.matched: float = data["matched"]
         self.call_s: float = data["call_s"]
         self.compile_s: float = data["compile_s"]
         self.memory_mb: int = data["memory_mb"]
@@ -85,7 +89,7 @@ class Problem:
     def inputs(self, load: Load, seed: int) -> Tensors:
         """Fresh inputs of a workload, contiguous, as task.toml promises them."""
         generator = self.device.generator(seed)
-        made = self._call("make_inputs", generator, **load.dims)
+        made = self._call("make_inputs", generator, **load.dims, **load.params, **self._named(load))
         names = [spec.name for spec in load.inputs]
         if not isinstance(made, dict) or sorted(made) != sorted(names):
             raise ProblemError(f"{self.file}: make_inputs: must return a dict with exactly the keys {names}")
@@ -96,6 +100,11 @@ class Problem:
                 raise ProblemError(f"{self.file}: make_inputs: {spec.name} must be made on generator.device")
             tensors[spec.name] = made[spec.name].contiguous()
         return tensors
+
+    def _named(self, load: Load) -> dict[str, str]:
+        """The workload's name, for a make_inputs that asks for it."""
+        wanted = "workload" in inspect.signature(self.function("make_inputs")).parameters
+        return {"workload": load.name} if wanted else {}
 
     def reference(self, load: Load, inputs: Tensors) -> Tensors:
         """The expected outputs; ProblemError where they disagree with task.toml."""
@@ -153,7 +162,8 @@ def _load(item: dict[str, Any]) -> Load:
             Spec(t["name"], getattr(torch, t["dtype"]), tuple(t["shape"]), t.get("partial", False)) for t in item[table]
         )
 
-    return Load(item["name"], item["dims"], specs("inputs"), specs("outputs"), item.get("operations", 0.0))
+    inputs, outputs = specs("inputs"), specs("outputs")
+    return Load(item["name"], item["dims"], item["params"], inputs, outputs, item.get("operations", 0.0))
 
 
 def _import(file: Path) -> ModuleType:

@@ -76,7 +76,7 @@ def _unfit(problem: Problem, load: Load, function: str, known: tuple[Tensors, Te
     """Why a formulation cannot be a baseline here; empty when it can."""
     inputs, expected = known
     own = {name: tensor.clone() for name, tensor in inputs.items()}
-    tolerance = Tolerance(problem.atol, problem.rtol)
+    tolerance = Tolerance(problem.atol, problem.rtol, problem.matched)
     try:
         outputs = problem.formulation(function, load, own)
     except ProblemError as error:

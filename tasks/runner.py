@@ -133,6 +133,7 @@ class Runner:
                  "shape": list(spec.shape)} for spec in specs
             ],
             "dims": [load.dims[dim] for dim in self._problem.dims],
+            "params": [load.params[name] for name in self._problem.params],
         }  # fmt: skip
 
     def _allowance(self) -> int:

@@ -132,7 +132,7 @@ class SpoolEvaluator:
 
     def _request(self, program: Program | None, steps: list[Fields]) -> Fields:
         task = self._task
-        files = {path.name: path.read_text(encoding="utf-8") for path in (task.folder / "task.toml", task.reference)}
+        files = {name: (task.folder / name).read_text(encoding="utf-8") for name in task.carried}
         return {
             "format": FORMAT,
             "evaluator": VERSION,

@@ -36,7 +36,8 @@ class TensorSpec(_Data):
     """One tensor of the entry point; contiguous, row-major."""
 
     name: str = Identifier
-    dtype: Literal["float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bfloat16", "float16"]
+    dtype: Literal["float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bfloat16", "float16",
+                   "float8_e4m3fn", "float8_e5m2", "bool"]  # fmt: skip
     shape: tuple[int | str, ...]
     """Extents: a number, the name of a dimension, or "name/number" (exact division)."""
     partial: bool = False
@@ -54,6 +55,8 @@ def _extent(extent: int | str, dims: dict[str, int]) -> int:
     if match is None or match[1] not in dims:
         raise ValueError(f"extent {extent!r} is neither a number, a dimension, nor dimension/number")
     size, divisor = dims[match[1]], int(match[2] or 1)
+    if not size:
+        raise ValueError(f"extent {extent!r} is zero")
     if size % divisor:
         raise ValueError(f"extent {extent!r} is not whole: {match[1]} = {size}")
     return size // divisor
@@ -63,7 +66,9 @@ class Workload(_Data):
     """One set of dimensions that the program is checked and timed on."""
 
     name: str
-    dims: dict[str, Annotated[int, Field(gt=0)]]
+    dims: dict[str, Annotated[int, Field(ge=0)]]
+    params: dict[str, float] = {}
+    """Values of the task's params."""
     device: Device | None = None
     """The only device that it is for; None: any."""
 
@@ -73,6 +78,8 @@ class Tolerance(_Data):
 
     atol: float = Field(ge=0)
     rtol: float = Field(ge=0)
+    matched: float = Field(default=1.0, gt=0, le=1)
+    """Share of each output's elements that must be within; NaN and infinity where none is expected never pass."""
 
 
 class Limits(_Data):
@@ -99,6 +106,8 @@ class Task(_Data):
     languages: tuple[Language, ...] = Field(min_length=1)
     dims: tuple[str, ...]
     """Names of the int64_t arguments that follow the tensors, in order."""
+    params: tuple[str, ...] = ()
+    """Names of the double arguments that follow the dims, in order."""
     inputs: tuple[TensorSpec, ...] = Field(min_length=1)
     outputs: tuple[TensorSpec, ...] = Field(min_length=1)
     workloads: tuple[Workload, ...] = Field(min_length=1)
@@ -114,16 +123,24 @@ class Task(_Data):
     limits: Limits = Limits()
     notes: dict[Language, str] = {}
     """Advice for the coder, per language."""
+    files: tuple[str, ...] = ()
+    """Further files of the folder that reference.py needs, as relative paths."""
+    origin: str = ""
+    """Where the problem comes from, in a few words."""
+    provenance: str = ""
+    """What a receipt must say of the inputs, such as that they are synthetic."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        names = [tensor.name for tensor in (*self.inputs, *self.outputs)] + list(self.dims)
+        names = [tensor.name for tensor in (*self.inputs, *self.outputs)] + [*self.dims, *self.params]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"the name {name!r} is used twice among inputs, outputs and dims")
+                raise ValueError(f"the name {name!r} is used twice among inputs, outputs, dims and params")
         for workload in (*self.workloads, *self.held_out):
             if set(workload.dims) != set(self.dims):
                 raise ValueError(f"workload {workload.name!r} must give exactly the dims {self.dims}")
+            if set(workload.params) != set(self.params):
+                raise ValueError(f"workload {workload.name!r} must give exactly the params {self.params}")
             for tensor in (*self.inputs, *self.outputs):
                 try:
                     tensor.extents(workload.dims)
@@ -133,6 +150,13 @@ class Task(_Data):
         for label in labels:
             if labels.count(label) > 1:
                 raise ValueError(f"two workloads are named {label!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _inside(self) -> Self:
+        for name in self.files:
+            if not name or Path(name).is_absolute() or ".." in Path(name).parts:
+                raise ValueError(f"files: {name!r} is not a path below the task's folder")
         return self
 
     @model_validator(mode="after")
@@ -148,6 +172,11 @@ class Task(_Data):
         return self.folder / "reference.py"
 
     @property
+    def carried(self) -> tuple[str, ...]:
+        """Relative paths of all files that an evaluation needs."""
+        return ("task.toml", "reference.py", *self.files)
+
+    @property
     def playbook(self) -> Path:
         """Folder of hand-written intents for the first language; need not exist."""
         return self.playbook_for(self.languages[0])
@@ -158,8 +187,8 @@ class Task(_Data):
 
     @cached_property
     def hash(self) -> str:
-        """Sixteen hex digits of all that a verdict depends on: task.toml and reference.py."""
-        text = (self.folder / "task.toml").read_bytes() + b"\0" + self.reference.read_bytes()
+        """Sixteen hex digits of all that a verdict depends on: task.toml, reference.py and further files."""
+        text = b"\0".join((self.folder / name).read_bytes() for name in self.carried)
         return hashlib.sha256(text).hexdigest()[:16]
 
     def prototype(self) -> str:
@@ -169,7 +198,7 @@ class Task(_Data):
     @cached_property
     def workload_lines(self) -> str:
         """A line for each workload with its dimensions, as prompts show them."""
-        lines = [f"- {load.name}: {', '.join(f'{key} = {value}' for key, value in load.dims.items())}"
+        lines = [f"- {load.name}: {', '.join(f'{key} = {value}' for key, value in (load.dims | load.params).items())}"
                  for load in self.workloads]  # fmt: skip
         return "\n".join(lines)
 
@@ -233,6 +262,9 @@ def load_task(folder: Path) -> Task:
         source = task.reference.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise TaskError(f"{task.reference}: cannot be read ({error})") from None
+    for name in task.files:
+        if not (folder / name).is_file():
+            raise TaskError(f"{file}: files: {name}: there is no such file in {folder}")
     for function in ("make_inputs", "reference", *task.baselines, *task.cuda_baselines):
         if not re.search(rf"^(def {function}\b|{function}\s*[:=])", source, re.MULTILINE):
             raise TaskError(f"{task.reference}: {function}: not defined")

@@ -1,4 +1,4 @@
 """The version of the evaluation that this checkout makes. Standard library only."""
 
-VERSION = "2"
+VERSION = "3"
 """Changes whenever equal programs might get other verdicts."""
