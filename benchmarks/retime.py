@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 import tomllib
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ ENVIRONMENT = {
 """An allocator that keeps its pages: without it every large PyTorch temporary is paged in anew."""
 ALIGNMENT = 256
 CALL_LIMIT_S = 60.0
+warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 WARM_UP = 4
 CHECK_EVERY = 8
 

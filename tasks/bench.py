@@ -13,11 +13,9 @@ from tasks import envelope, host
 from tasks.envelope import Fields
 from tasks.errors import WorkFailed
 from tasks.isolation import usable_cores
-from tasks.trusted import TrustedProcess
+from tasks.trusted import TrustedProcess, defeat
 
 _PATIENCE_S = 900.0
-_ENOUGH = 2
-"""Failures of the trusted process under one request after which that is the answer."""
 
 
 @dataclass(frozen=True)
@@ -87,17 +85,15 @@ class Bench:
         if item.request["program"] is not None:
             question["program"] = item.request["program"]
         words = ""
-        for _ in range(_ENOUGH):
+        for _ in range(2):
             try:
                 return self.loaded(item).ask(question, _PATIENCE_S)
             except WorkFailed as error:
                 words = str(error)
                 self._say(f"{item.title}: {words}")
         if item.request["program"] is None:
-            return {"task_error": f"the race of the baselines failed {_ENOUGH} times: {words}"}
-        message = f"the evaluation itself failed {_ENOUGH} times under this program, the last time so: {words}"
-        verdict = {"kind": "crashed", "signal": "harness", "message": message}
-        return {"verdict": verdict, "compile_s": 0.0, "evaluate_s": 0.0, "raced": []}
+            return {"task_error": f"the race of the baselines failed twice: {words}"}
+        return defeat(words)
 
     def machine(self, item: Pending) -> Fields:
         """What a receipt needs to know of this machine and of the process that is loaded for the request."""

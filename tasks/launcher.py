@@ -81,10 +81,12 @@ class Launcher:
         watched, lifeline = os.pipe()
         log = os.memfd_create("ksearch-log", os.MFD_CLOEXEC)
         try:
-            with theirs:
+            try:
                 given = (theirs.fileno(), watched, log, *fds)
                 launched = self._fork(given) if self.uses_torch else self._spawn(given)
-            os.close(watched)
+            finally:
+                theirs.close()
+                os.close(watched)
             answer = json.loads(self._hear(control, "the candidate's process"))
             if launched is not None:
                 launched.wait(_START_S)

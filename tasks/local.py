@@ -16,10 +16,11 @@ from state.verdict import VERDICT, Receipt, Verdict
 from tasks import host
 from tasks.channel import Message
 from tasks.compiler import find_compiler
+from tasks.errors import WorkFailed
 from tasks.evaluator import BaselineTiming, EvaluatorUnavailable
 from tasks.isolation import usable_cores
 from tasks.task import Device, Task, TensorSpec, Workload
-from tasks.trusted import TrustedProcess
+from tasks.trusted import TrustedProcess, defeat
 from tasks.version import VERSION
 
 LONGER = 3
@@ -130,7 +131,13 @@ class LocalEvaluator:
             raise ValueError(f"task {self._task.name!r} takes {self._language} programs here, no {program.language}")
         with self._lock:
             request = {"do": "evaluate", "program": message(program), "plan": self._plan(workloads, longer)}
-            reply = self._ask(request)
+            try:
+                reply = self._ask(request)
+            except WorkFailed as reason:
+                if self._device == "cpu":
+                    raise
+                self._trusted.start()
+                reply = defeat(reason)
             self._keep(reply["raced"])
             return VERDICT.validate_python({**reply["verdict"], "receipt": self._receipt(program, reply)})
 

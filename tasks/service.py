@@ -58,7 +58,7 @@ class Service:
         except DeviceSick as error:
             return {"unavailable": str(error), "worn_out": True}
         except (DriverError, torch.AcceleratorError, torch.OutOfMemoryError) as error:
-            return {"unavailable": f"the device failed under the harness itself: {first_line(error)}"}
+            return {"unavailable": f"the device failed under the harness: {first_line(error)}", "worn_out": True}
 
     def _load(self, request: Message) -> Message:
         task = request["task"]

@@ -36,6 +36,13 @@ _ALLOCATOR = (
 """Keeps freed memory in the process: otherwise every large tensor of the baseline costs page faults."""
 
 
+def defeat(reason: object) -> Message:
+    """The reply to an evaluation that failed in two fresh processes while the device was there: the program did it."""
+    message = f"the evaluation itself failed twice under this program, the last time so: {reason}"
+    verdict = {"kind": "crashed", "signal": "harness", "message": message}
+    return {"verdict": verdict, "compile_s": 0.0, "evaluate_s": 0.0, "raced": []}
+
+
 def trusted_environment(threads: int, given: dict[str, str]) -> dict[str, str]:
     """The environment of the trusted process: no secrets, malloc and OpenMP set for steady timings."""
     kept = {

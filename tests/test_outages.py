@@ -11,6 +11,8 @@ from tiny_task import write_task
 
 from state.program import Program
 from state.settings import Settings
+from state.verdict import Crashed
+from tasks.errors import WorkFailed
 from tasks.evaluator import EvaluatorUnavailable
 from tasks.local import LocalEvaluator
 
@@ -58,6 +60,43 @@ def test_a_device_that_is_away_at_any_moment_changes_nothing_but_the_waits(tmp_p
         log, waits, _ = searched(tmp_path / f"{moment}.db", frozenset({moment}))
         assert waits == 1, moment
         assert log == undisturbed, moment
+
+
+class Failing:
+    """A trusted process on a device that fails under every evaluation, and is away from the n-th start on."""
+
+    pid = None
+
+    def __init__(self, away_from: int) -> None:
+        self.loaded = {"hardware": "a device"}
+        self.starts, self.away_from = 0, away_from
+
+    def start(self) -> None:
+        self.starts += 1
+        if self.starts >= self.away_from:
+            raise EvaluatorUnavailable("no CUDA device is visible to PyTorch")
+
+    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        raise WorkFailed("CUDA error: misaligned address")
+
+    def end(self) -> None:
+        pass
+
+
+def test_a_program_that_fails_a_healthy_device_twice_is_to_blame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluator = LocalEvaluator(write_task(tmp_path), device="cuda")
+    suspect = Program(language="cpp", source="int x;")
+    monkeypatch.setattr(evaluator, "_trusted", Failing(away_from=3))
+    with pytest.raises(EvaluatorUnavailable, match="no CUDA device"):
+        evaluator.evaluate(suspect)
+    monkeypatch.setattr(evaluator, "_trusted", Failing(away_from=99))
+    verdict = evaluator.evaluate(suspect)
+    assert isinstance(verdict, Crashed)
+    assert (verdict.signal, "misaligned address" in verdict.message) == ("harness", True)
+    assert verdict.receipt is not None
+    evaluator.close()
 
 
 def test_without_a_gpu_there_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -359,7 +359,7 @@ def test_a_request_that_ends_the_trusted_process_is_answered_and_the_batch_goes_
     own = [evaluator.baseline_request(), evaluator.program_request(suspect)]
     paths = [tmp_path / "out" / "answers" / f"{envelope.digest(request)}.json" for request in own]
     raced, tried = (checked(path, fatal, evaluator, {suspect.id: suspect}.__getitem__) for path in paths)
-    assert "failed 2 times: the trusted process was ended by signal 9" in raced.faults[0]
+    assert "failed twice: the trusted process was ended by signal 9" in raced.faults[0]
     verdict, _ = tried.verdicts["attempt"]
     assert isinstance(verdict, Crashed)
     assert (verdict.signal, verdict.receipt is not None) == ("harness", True)
