@@ -8,7 +8,7 @@ import signal
 import time
 from typing import Literal
 
-from tasks.isolation import alive, descendants, kill, kill_descendants, resident_peak, wait_until_quiet
+from tasks.isolation import alive, descendants, held_in_files, kill, kill_descendants, resident_peak, wait_until_quiet
 from tasks.launcher import Launcher
 
 _STOP_S = 1.0
@@ -28,6 +28,7 @@ class Confined:
         self.status: int | None = None
         """Wait status, once the process is known to have ended."""
         self._ended = False
+        self._given = frozenset(os.fstat(descriptor).st_ino for descriptor in descriptors)
         try:
             self._started = launcher.start(descriptors)
         except BaseException:
@@ -108,8 +109,11 @@ class Confined:
         return {pid for pid in below if alive(pid)}
 
     def resident_peak(self) -> int:
-        """Most bytes that the process and those that it started held in memory, each at its own time."""
-        return sum(resident_peak(pid) for pid in (self.pid, *self.others()))
+        """Most bytes that the process and those that it started held in memory, each at its own time.
+
+        What lies in anonymous files counts as it is now.
+        """
+        return sum(resident_peak(pid) + held_in_files(pid, self._given) for pid in (self.pid, *self.others()))
 
     def end(self) -> None:
         """The process and everything that it started is dead. Ending it twice is once."""

@@ -13,6 +13,8 @@ _GROSS_US = 40.0
 _SOME_CALLS = 6
 _NEARLY_ALL = 0.9
 _NOISE_FLOOR = 0.002
+RESTART_NOISE = 0.01
+"""Relative standard deviation between fresh processes of one program on a GPU that no single process shows (H200)."""
 _MAD_TO_SIGMA = 1.4826
 _MEDIAN_TO_MEAN = 1.2533
 """Standard error of a median over that of a mean, for normal samples."""
@@ -40,11 +42,14 @@ def contradicted(calls: list[tuple[float, float]], reply_us: float) -> bool:
     return len(calls) >= _SOME_CALLS and all(own < wall / 2 and wall - own > gross for own, wall in calls)
 
 
-def remembered(calls: list[tuple[float, float]]) -> bool:
-    """Whether inputs that were seen before took less than half of the time of fresh ones (both in microseconds)."""
+def remembered(calls: list[tuple[float, float]], slack_us: float = 0.0) -> bool:
+    """Whether inputs that were seen before took less than half of the time of fresh ones (both in microseconds).
+
+    `slack_us` is what two calls may differ by for other reasons, such as launches that were not hidden wholly.
+    """
     if len(calls) < _SOME_CALLS:
         return False
-    quick = sum(repeated < fresh / 2 and fresh - repeated > _GROSS_US for repeated, fresh in calls)
+    quick = sum(repeated < fresh / 2 and fresh - repeated > _GROSS_US + slack_us for repeated, fresh in calls)
     return quick >= _NEARLY_ALL * len(calls)
 
 
@@ -69,9 +74,9 @@ def estimate(pairs: list[Pair]) -> Estimate:
     return Estimate(baseline / ratio, baseline, max(noise, _NOISE_FLOOR), len(pairs))
 
 
-def score_noise(noises: list[float]) -> float:
-    """Relative standard error of a geometric mean of independent ratios."""
-    return math.sqrt(sum(noise * noise for noise in noises)) / len(noises)
+def score_noise(noises: list[float], common: float = 0.0) -> float:
+    """Relative standard error of a geometric mean of ratios: errors of their own, and one that they have in common."""
+    return math.hypot(math.sqrt(sum(noise * noise for noise in noises)) / len(noises), common)
 
 
 def drift(baseline_us: float, stored_us: float) -> float:

@@ -15,7 +15,16 @@ from tiny_task import REFERENCE, write_task
 
 from tasks.device import Cpu
 from tasks.faults import crash
-from tasks.isolation import alive, descendants, end_tree, kill_descendants, marked, usable_cores, wait_until_quiet
+from tasks.isolation import (
+    alive,
+    descendants,
+    end_tree,
+    held_in_files,
+    kill_descendants,
+    marked,
+    usable_cores,
+    wait_until_quiet,
+)
 from tasks.local import plain
 from tasks.problem import Problem, ProblemError
 from tasks.race import race
@@ -73,12 +82,26 @@ def test_quiet_after_parallel_work() -> None:
     assert usable_cores() >= 1
 
 
+def test_memory_in_anonymous_files_is_counted_but_not_what_was_given() -> None:
+    given, own = os.memfd_create("given"), os.memfd_create("own")
+    try:
+        os.write(given, bytes(3 << 20))
+        before = held_in_files(os.getpid(), frozenset({os.fstat(given).st_ino}))
+        os.write(own, bytes(5 << 20))
+        assert held_in_files(os.getpid(), frozenset({os.fstat(given).st_ino})) - before == 5 << 20
+        assert held_in_files(os.getpid(), frozenset()) - before == 8 << 20
+    finally:
+        os.close(given)
+        os.close(own)
+
+
 def test_the_ratio_is_the_median_of_the_rounds() -> None:
     pairs = [Pair(10, 20), Pair(11, 22), Pair(9, 18), Pair(10, 400), Pair(10, 20)]
     found = estimate(pairs)
     assert found.baseline_us / found.latency_us == pytest.approx(2.0)
     assert found.noise == pytest.approx(0.002)
     assert score_noise([0.03, 0.04]) == pytest.approx(0.025)
+    assert score_noise([0.03, 0.04], common=0.06) == pytest.approx(0.065)
     assert drift(80, 100) == pytest.approx(drift(100, 80)) == pytest.approx(0.25)
 
 
@@ -99,6 +122,8 @@ def test_results_are_remembered_where_old_inputs_take_no_time() -> None:
     assert remembered([(10, 300)] * 6)
     assert not remembered([(10, 300)] * 5 + [(300, 300)])
     assert not remembered([(10, 40)] * 6)
+    assert not remembered([(10, 300)] * 6, slack_us=260)
+    assert remembered([(10, 300)] * 6, slack_us=200)
 
 
 def test_how_a_process_ended_has_a_name() -> None:

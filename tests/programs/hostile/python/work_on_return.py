@@ -1,4 +1,4 @@
-# expect: wrong_result|rejected:unfinished_work|rejected:clock_mismatch|rejected:tampering
+# expect: wrong_result|rejected:unfinished_work|rejected:clock_mismatch|rejected:tampering|passed:no_gain
 # A profile hook does the work in the first Python function that is called well after the timed region.
 # Fools a harness in Python whose code between the clock and the check calls any Python function.
 import sys

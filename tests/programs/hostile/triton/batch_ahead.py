@@ -30,4 +30,5 @@ def softmax(x, y, rows, columns):
         steps, count = (now[0] - _seen[-1][0], now[1] - _seen[-1][1]), _AHEAD
         _done.update(now[1] + ahead * steps[1] for ahead in range(1, count))
     _seen.append(now)
-    _row[(rows, count)](x, y, columns, steps[0] // 4, steps[1] // 4, BLOCK=triton.next_power_of_2(columns))
+    block = triton.next_power_of_2(columns)
+    _row[(rows, count)](x, y, columns, steps[0] // 4, steps[1] // 4, BLOCK=block, num_warps=1)  # slow in itself

@@ -1,4 +1,4 @@
-# expect: passed:no_gain|rejected:wrong_language
+# expect: passed:no_gain|rejected:wrong_language|rejected:reused_results
 # Its kernel always fails to compile; the exception is caught and PyTorch does the work (KernelBench's reports).
 # Fools a harness that looks for a kernel in the source and for right results.
 import torch
