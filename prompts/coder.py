@@ -105,8 +105,8 @@ def _defines(code: str, entry_point: str, language: Language) -> bool:
     """Whether a source text looks as if it defined the entry point."""
     forms = {
         "cpp": rf"void\s+{entry_point}\s*\(",
-        "python": rf"^def\s+{entry_point}\s*\(",
-        "triton": rf"^def\s+{entry_point}\s*\(",
+        "python": rf"^(def|class)\s+{entry_point}\s*[(:]",
+        "triton": rf"^(def|class)\s+{entry_point}\s*[(:]",
         "cuda": rf'TVM_FFI_DLL_EXPORT_TYPED_FUNC\(\s*{entry_point}\s*,|\.def\(\s*"{entry_point}"',
     }
     return re.search(forms[language], code, re.MULTILINE) is not None

@@ -114,7 +114,8 @@ class WrongResult(_Verdict):
     """The outputs differ from the reference beyond the tolerance."""
 
     kind: Literal["wrong_result"] = "wrong_result"
-    reason: Literal["mismatch", "nan", "unwritten"]
+    reason: Literal["mismatch", "nan", "unwritten", "shape", "check"]
+    """shape: what the entry point returned has another structure, shape or dtype; check: the task's own says no."""
     workload: str
     message: str
 

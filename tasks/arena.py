@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import random
 from dataclasses import dataclass
@@ -10,8 +9,9 @@ from typing import Any
 
 import torch
 
-from tasks.memory import shared_memory
+from tasks.memory import same_bytes, shared_memory
 from tasks.problem import Load, Spec, Tensors
+from tasks.structure import as_it_lies, laid_out
 
 GUARD = 16384
 """Bytes of guard zone before, between and after the tensors."""
@@ -20,16 +20,6 @@ _PIECES = 16
 _PIECE = 8
 """Of each input so many pieces, of so many bytes, are held back until the call is timed."""
 _WRONG = 0x55
-_LIBC = ctypes.CDLL(None)
-_LIBC.memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-
-
-def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Whether two contiguous tensors of one shape and dtype hold the same bits."""
-    if left.is_cuda:
-        return bool(torch.equal(left.reshape(-1).view(torch.uint8), right.reshape(-1).view(torch.uint8)))
-    size = left.numel() * left.element_size()
-    return int(_LIBC.memcmp(left.data_ptr(), right.data_ptr(), size)) == 0
 
 
 @dataclass(frozen=True)
@@ -80,10 +70,14 @@ class Arena:
         for start, end in self._guards(load):
             self._memory.fill(start, self._canary[: end - start])
         for spec in load.inputs:
-            self._memory.fill(offsets[spec.name], inputs[spec.name])
+            self._memory.fill(offsets[spec.name], as_it_lies(inputs[spec.name]))
         self._hold_back(load)
+        self.poison(load)
+
+    def poison(self, load: Load) -> None:
+        """The outputs hold poison."""
         for spec in load.outputs:
-            self._memory.fill(offsets[spec.name], self._poison[load.name, spec.name])
+            self._memory.fill(self.offsets[load.name][spec.name], self._poison[load.name, spec.name])
 
     def _hold_back(self, load: Load) -> None:
         """Random pieces of the inputs are wrong: what is computed before the call is timed will not do."""
@@ -122,14 +116,14 @@ class Arena:
     def unwritten(self, load: Load, spec: Spec) -> torch.Tensor:
         """For each element of an output whether it still holds its poison."""
         width = spec.dtype.itemsize
-        got = self._view(load, spec).reshape(-1).view(torch.uint8).view(-1, width)
+        got = as_it_lies(self._view(load, spec)).view(torch.uint8).view(-1, width)
         poison = self._poison[load.name, spec.name].reshape(-1).view(torch.uint8).view(-1, width)
-        return (got == poison).all(dim=1).view(spec.shape)
+        return laid_out((got == poison).all(dim=1), spec.shape, spec.strides)
 
     def mutated(self, load: Load, inputs: Tensors) -> str | None:
-        """Name of an input that no longer holds what was written."""
+        """Name of an input that no longer holds what was written, and may not be written to."""
         for spec in load.inputs:
-            if not same_bytes(self._view(load, spec), inputs[spec.name]):
+            if not spec.writable and not same_bytes(self._view(load, spec), inputs[spec.name]):
                 return spec.name
         return None
 
@@ -171,7 +165,7 @@ class Arena:
 
     def _view(self, load: Load, spec: Spec) -> torch.Tensor:
         start = self.offsets[load.name][spec.name]
-        return self._bytes[start : start + spec.nbytes].view(spec.dtype).view(spec.shape)
+        return laid_out(self._bytes[start : start + spec.nbytes].view(spec.dtype), spec.shape, spec.strides)
 
 
 def _offsets(load: Load) -> dict[str, int]:

@@ -8,7 +8,7 @@ import torch
 
 from tasks.arena import Arena
 from tasks.faults import Fault, rejected
-from tasks.problem import Load, Spec, Tensors
+from tasks.problem import Load, Problem, Spec, Tensors
 
 _SHOWN = 4
 
@@ -63,6 +63,15 @@ def inspect(arena: Arena, load: Load, inputs: Tensors) -> None:
             "mutated_input",
             f"the program changed its input {mutated!r} on workload {load.name!r}; inputs are read-only",
         )  # fmt: skip
+
+
+def judged(problem: Problem, load: Load, inputs: Tensors, outputs: Tensors) -> bool:
+    """Whether the task's own check has found the outputs right, and not the tolerance decides; otherwise Fault."""
+    complaint = problem.complaint(load, inputs, outputs)
+    if complaint:
+        message = f"the task's own check on workload {load.name!r}: {complaint}"
+        raise Fault(kind="wrong_result", reason="check", workload=load.name, message=message)
+    return complaint is not None
 
 
 def compare(arena: Arena, load: Load, expected: Tensors, tolerance: Tolerance, context: str) -> None:

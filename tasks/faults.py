@@ -40,6 +40,12 @@ def left(count: int, during: str) -> Fault:
     )  # fmt: skip
 
 
+def misshapen(answer: bytes, workload: str) -> Fault:
+    """What the entry point returned is not what it should return, as its process told it."""
+    text = answer[1:].decode(errors="replace")
+    return Fault(kind="wrong_result", reason="shape", workload=workload, message=f"{text}, on workload {workload!r}")
+
+
 _HINTS = {
     "SIGSEGV": "an access outside of mapped memory: a null pointer, an index out of range or a stack overflow",
     "SIGILL": "an instruction that this processor lacks (check the ISA), or __builtin_trap / unreachable code",

@@ -23,7 +23,9 @@ import torch
 
 from tasks.candidate import AWAKEN, LOAD, NOTHING
 from tasks.driver import FLUSH_BYTES, Driver, DriverError
+from tasks.handing import DELIVER, Handover, arguments_of
 from tasks.memory import device_bytes
+from tasks.structure import put_together
 
 _SHOWN = 6000
 _MODULE = "kernel"
@@ -42,6 +44,9 @@ class _Side(Protocol):
     def touch(self) -> object:
         """The least work that there is."""
 
+    def settle(self) -> object:
+        """The device has done all that it was given."""
+
     call: TimedCall
     """Nanoseconds of one call; of what still ran on the device after it; and until it had been launched.
 
@@ -59,6 +64,9 @@ class _Cpu:
         return
 
     def touch(self) -> object:
+        return None
+
+    def settle(self) -> object:
         return None
 
 
@@ -85,6 +93,7 @@ class _Gpu:
         self._driver = driver
         self._least = torch.empty(1, dtype=torch.uint8, device="cuda").zero_
         self.call = _gpu_call(driver, torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda").zero_)
+        self.settle = driver.bound()[0]
         driver.synchronize()
 
     def awaken(self) -> None:
@@ -134,14 +143,17 @@ def main() -> None:
     _limit(setup)
     os.write(control, b"context")
     with torch.no_grad():
-        _call_nothing(control, side)
+        handover = Handover(side.memory, setup["calls"], side.settle)
+        _call_nothing(control, side, handover)
         try:
             function = _load(setup["library"], setup["form"], setup["entry_point"])
+            if setup["call"] == "module":
+                function = _module(function, setup["module"], side.memory.device)
         except BaseException as error:  # noqa: BLE001 - the candidate's own code
             os.write(control, _complaint(error))
             return
         os.write(control, b"ready")
-        _serve(control, side, function, setup["calls"])
+        _serve(control, side, (function, setup), handover)
 
 
 def _limit(setup: dict[str, Any]) -> None:
@@ -149,14 +161,17 @@ def _limit(setup: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (setup["file_size"], setup["file_size"]))
 
 
-def _call_nothing(control: int, side: _Side) -> None:
-    """The parent knows what a reply costs, before any code of the program runs."""
+def _call_nothing(control: int, side: _Side, handover: Handover) -> None:
+    """The parent knows what a reply and a handover cost, before any code of the program runs."""
     while (request := os.read(control, 64)) != LOAD:
         if request == NOTHING:
             os.write(control, b"%d %d %d" % side.call(side.touch, 0, False))
+        elif request.startswith(DELIVER):
+            os.write(control, handover.trial(int(request.split()[1])))
         else:
             side.awaken()
             os.write(control, AWAKEN)
+    handover.forget()
 
 
 def _load(library: str, form: str, entry_point: str) -> Callable[..., object]:
@@ -179,32 +194,42 @@ def _load(library: str, form: str, entry_point: str) -> Callable[..., object]:
     return loaded
 
 
-def _serve(control: int, side: _Side, function: Callable[..., object], calls: list[dict[str, Any]]) -> None:
-    read, write, memory, call = os.read, os.write, side.memory, side.call
+def _module(entry: Callable[..., Any], how: dict[str, Any], device: torch.device) -> Callable[..., object]:
+    """The program's module, as the reference's was made: under the same seed, and in the same mode."""
+    torch.manual_seed(how["seed"])
+    made: Callable[..., object] = entry(*put_together(how["init"], {})).to(device).train(how["training"])
+    return made
+
+
+def _serve(
+    control: int, side: _Side, program: tuple[Callable[..., object], dict[str, Any]], handover: Handover
+) -> None:
+    read, write, memory, call, deliver = os.read, os.write, side.memory, side.call, handover.deliver
+    function, setup = program
+    calls, form = setup["calls"], setup["call"]
     arguments: list[Any] = []
+    returned: list[object] = [None]
+
+    def work() -> None:
+        returned[0] = function(*arguments)
+
     while request := read(control, 64):
         if request.startswith(AWAKEN):
-            arguments = _arguments(memory, calls[int(request.split()[1])])
+            arguments = arguments_of(memory, calls[int(request.split()[1])], form)
             side.awaken()
             write(control, AWAKEN)
             continue
-        cycles, cold = (int(word) for word in request.split())
         try:
-            own, late, host = call(lambda: function(*arguments), cycles, bool(cold))  # noqa: B023 - called at once
+            if request.startswith(DELIVER):
+                answer = deliver(int(request.split()[1]), returned[0])
+                returned[0] = None
+            else:
+                cycles, cold = (int(word) for word in request.split())
+                answer = b"%d %d %d" % call(work, cycles, bool(cold))
         except BaseException as error:  # noqa: BLE001 - the candidate's own code
             write(control, _complaint(error))
             return
-        write(control, b"%d %d %d" % (own, late, host))
-
-
-def _arguments(memory: torch.Tensor, call: dict[str, Any]) -> list[Any]:
-    """Fresh views of the shared block: what a program did to the objects of an earlier call is of no effect."""
-    tensors = []
-    for item in call["tensors"]:
-        dtype = getattr(torch, item["dtype"])
-        part = memory[item["offset"] : item["offset"] + item["size"]]
-        tensors.append(part.view(dtype).view(item["shape"]))
-    return tensors + list(call["dims"]) + list(call["params"])
+        write(control, answer)
 
 
 def _complaint(error: BaseException) -> bytes:

@@ -19,7 +19,7 @@ from tasks.compiler import find_compiler
 from tasks.errors import WorkFailed
 from tasks.evaluator import BaselineTiming, EvaluatorUnavailable
 from tasks.isolation import usable_cores
-from tasks.task import Device, Task, TensorSpec, Workload
+from tasks.task import Device, Task, TensorSpec, Tolerance, Workload
 from tasks.trusted import TrustedProcess, defeat
 from tasks.version import VERSION
 
@@ -234,6 +234,7 @@ def plain(task: Task) -> dict[str, Any]:
             for spec in specs
         ]
 
+    tolerance = task.tolerance or Tolerance(atol=0.0, rtol=0.0)
     return {
         "reference": str(task.reference),
         "manifest": str(task.folder / "task.toml"),
@@ -241,9 +242,12 @@ def plain(task: Task) -> dict[str, Any]:
         "prototype": task.prototype(),
         "dims": task.dims,
         "params": task.params,
-        "atol": task.tolerance.atol,
-        "rtol": task.tolerance.rtol,
-        "matched": task.tolerance.matched,
+        "call": task.call,
+        "checked": task.checked,
+        "may_write": task.may_write,
+        "atol": tolerance.atol,
+        "rtol": tolerance.rtol,
+        "matched": tolerance.matched,
         "call_s": task.limits.call_s,
         "compile_s": task.limits.compile_s,
         "memory_mb": task.limits.memory_mb,
@@ -254,6 +258,7 @@ def plain(task: Task) -> dict[str, Any]:
                 "name": load.name,
                 "dims": load.dims,
                 "params": load.params,
+                "args": load.args,
                 "inputs": tensors(task.inputs, load.dims),
                 "outputs": tensors(task.outputs, load.dims),
                 "operations": task.operations(load.dims) or 0.0,

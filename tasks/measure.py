@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from tasks.arena import Arena
-from tasks.checks import Tolerance, close, compare, inspect
+from tasks.checks import Tolerance, close, compare, inspect, judged
 from tasks.faults import Fault, rejected
 from tasks.launcher import Launcher
-from tasks.problem import Load, Problem, Tensors
-from tasks.race import new_seed, race, timed, warm
+from tasks.problem import Load, Problem, Tensors, new_seed
+from tasks.race import race, timed, warm
 from tasks.runner import Call, Runner
 from tasks.timing import RESTART_NOISE, score_noise
 from tasks.tool import Build
@@ -76,7 +76,7 @@ class Measurement:
     """Checks and times one candidate on some workloads of a problem."""
 
     def __init__(self, problem: Problem, plan: Plan, known: Known) -> None:
-        self.seeds: list[int] = []
+        self.seeds: list[int] = [] if problem.seed is None else [problem.seed]
         self._problem = problem
         self._device = problem.device
         self._plan = plan
@@ -119,7 +119,7 @@ class Measurement:
         inputs = self._inputs(track.load)
         call = self._call(track, inputs)
         expected = self._problem.reference(track.load, inputs)
-        self._compare(track, expected, self._tolerance)
+        self._compare(track, inputs, expected, self._tolerance)
         track.earlier, track.previous = inputs, expected
         return call
 
@@ -165,8 +165,8 @@ class Measurement:
 
     def _baseline(self, track: Track, inputs: Tensors) -> tuple[float, Tensors]:
         """As `_warm_call`, of the baseline; also what it returned."""
-        timed(self._problem, track.formulation, track.earlier)
-        latency_us, result = timed(self._problem, track.formulation, inputs)
+        timed(self._problem, track.load, track.formulation, track.earlier)
+        latency_us, result = timed(self._problem, track.load, track.formulation, inputs)
         return latency_us, self._problem.named(track.formulation, track.load, result)
 
     def _round(self, track: Track) -> None:
@@ -178,7 +178,7 @@ class Measurement:
         else:
             call = self._warm_call(track, inputs)
             baseline_us, expected = self._baseline(track, inputs)
-        self._compare(track, expected, self._tolerance.doubled())
+        self._compare(track, inputs, expected, self._tolerance.doubled())
         track.earlier, track.previous = inputs, expected
         track.note(call, baseline_us, None if self._device.kind == "cuda" else self._runner.reply_us)
         if self._device.kind == "cuda" and track.rounds % _BARE_EVERY == 1:
@@ -189,10 +189,12 @@ class Measurement:
         inputs = self._inputs(track.load)
         track.bare.append(self._warm_call(track, inputs, cold=False))
         expected = self._problem.reference(track.load, inputs)
-        self._compare(track, expected, self._tolerance)
+        self._compare(track, inputs, expected, self._tolerance)
         track.earlier, track.previous = inputs, expected
 
-    def _compare(self, track: Track, expected: Tensors, tolerance: Tolerance) -> None:
+    def _compare(self, track: Track, inputs: Tensors, expected: Tensors, tolerance: Tolerance) -> None:
+        if judged(self._problem, track.load, inputs, self._arena.outputs(track.load)):
+            return
         if not track.previous:
             compare(self._arena, track.load, expected, tolerance, "first call on this workload")
             return

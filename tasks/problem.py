@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,8 +17,8 @@ from typing import Any
 import torch
 
 from tasks.device import Device
-
-Tensors = dict[str, torch.Tensor]
+from tasks.structure import Tensors as Tensors  # noqa: PLC0414 - passed on to importers
+from tasks.structure import Tree
 
 
 class ProblemError(Exception):
@@ -32,10 +34,14 @@ class Spec:
     shape: tuple[int, ...]
     partial: bool = False
     """Not every element of it need be read."""
+    strides: tuple[int, ...] | None = None
+    """In elements, of a dense layout; None: row-major."""
+    writable: bool = False
+    """An input that the program may write to."""
 
     @property
     def nbytes(self) -> int:
-        """Size of the contiguous tensor."""
+        """Size of the dense tensor."""
         count = 1
         for extent in self.shape:
             count *= extent
@@ -53,6 +59,12 @@ class Load:
     outputs: tuple[Spec, ...]
     operations: float = 0.0
     """Arithmetic operations of a call; 0 when the task does not say."""
+    args: dict[str, Any] = field(default_factory=dict)
+    """What make_inputs is given beside the dims and params."""
+    data: Tree = field(default_factory=dict)
+    """How the inputs are put together, where they are not passed one by one."""
+    returned: Tree = field(default_factory=dict)
+    """How the outputs are put together, where the entry point returns them."""
 
     @property
     def least_read(self) -> int:
@@ -65,8 +77,26 @@ class Load:
         return sum(spec.nbytes for spec in self.outputs)
 
 
+class _Loads(dict[str, Load]):
+    """Workloads by name, each worked out when it is first asked for."""
+
+    def __init__(self, items: list[dict[str, Any]], make: Callable[[dict[str, Any]], Load]) -> None:
+        super().__init__()
+        self._items = {item["name"]: item for item in items}
+        self._make = make
+
+    def __missing__(self, name: str) -> Load:
+        self[name] = made = self._make(self._items[name])
+        return made
+
+
 class Problem:
     """The functions of reference.py under the promises of task.toml, on one device; every call is checked."""
+
+    call = "tensors"
+    """How the entry point is called."""
+    seed: int | None = None
+    """What the weights of modules are drawn under; None where there are none."""
 
     def __init__(self, data: dict[str, Any], device: Device) -> None:
         self.device = device
@@ -83,7 +113,7 @@ class Problem:
         self.memory_mb: int = data["memory_mb"]
         self.gpu_memory_mb: int = data["gpu_memory_mb"]
         self.baselines: tuple[str, ...] = tuple(data["baselines"])
-        self.loads = {item["name"]: _load(item) for item in data["workloads"]}
+        self.loads = _Loads(data["workloads"], self._load)
         self._module = _import(self.file)
 
     def inputs(self, load: Load, seed: int) -> Tensors:
@@ -115,12 +145,20 @@ class Problem:
 
     def formulation(self, function: str, load: Load, inputs: Tensors) -> Tensors:
         """The outputs of one formulation by name; ProblemError when it raises or returns too few."""
-        return self.named(function, load, self._call(function, **inputs))
+        return self.named(function, load, self._guarded(function, self.prepared(function, load, inputs)))
+
+    def prepared(self, function: str, load: Load, inputs: Tensors) -> Callable[[], Any]:
+        """One call of a formulation, ready to be timed."""
+        return partial(self.function(function), **inputs)
 
     def function(self, name: str) -> Callable[..., Any]:
-        """The bare function of reference.py, for timing."""
+        """The bare function of reference.py."""
         found: Callable[..., Any] = getattr(self._module, name)
         return found
+
+    def complaint(self, load: Load, inputs: Tensors, outputs: Tensors) -> str | None:
+        """What the task's own check says, empty when the outputs are right; None where the tolerance decides."""
+        return None
 
     def named(self, function: str, load: Load, result: Any) -> Tensors:
         """The tensors that a formulation returned, by output name."""
@@ -131,9 +169,15 @@ class Problem:
             )
         return {spec.name: value for spec, value in zip(load.outputs, values, strict=True)}
 
+    def _load(self, item: dict[str, Any]) -> Load:
+        return _load(item)
+
     def _call(self, function: str, *args: Any, **kwargs: Any) -> Any:
+        return self._guarded(function, lambda: self.function(function)(*args, **kwargs))
+
+    def _guarded(self, function: str, work: Callable[[], Any]) -> Any:
         try:
-            return self.function(function)(*args, **kwargs)
+            return work()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the task author's own code
             raise ProblemError(f"{self.file}: {function}: {_reason(error, self.file)}") from None
 
@@ -150,6 +194,11 @@ class Problem:
                 f"{self.manifest}: {table}.{spec.name}.dtype: says {_dtype_name(spec.dtype)}, "
                 f"but {function} returns {_dtype_name(value.dtype)}"
             )
+
+
+def new_seed() -> int:
+    """A seed that nobody can foresee."""
+    return int.from_bytes(os.urandom(6), "little")
 
 
 def _dtype_name(dtype: torch.dtype) -> str:

@@ -17,9 +17,19 @@ C_TYPES = {
 }  # fmt: skip
 """C type of each tensor dtype (floats of 16 and of 8 bits arrive as their bits)."""
 
+_RETURNING = {
+    "data": "def {name}(data):  # data: what make_inputs returns; returns what reference(data) returns",
+    "arguments": "def {name}(*data):  # data: what make_inputs returns; returns what reference(*data) returns",
+    "module": "class {name}(torch.nn.Module):  # {name}(*make_init()) is called with (*data), where data is what "
+    "make_inputs\n    # returns; it returns what the reference module returns, and draws its weights in the same order",
+}
+"""The same for each form of call under which the entry point returns its outputs."""
+
 
 def prototype(task: Task, language: Language) -> str:
-    """The declaration of the entry point: tensors in, tensors out, then dimensions and params."""
+    """The declaration of the entry point: tensors in, tensors out, then dimensions and params; or as `call` says."""
+    if task.call != "tensors":
+        return _RETURNING[task.call].format(name=task.entry_point)
     if language == "cpp":
         return _c(task)
     return _cuda(task) if language == "cuda" else _python(task)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from statistics import median
 from typing import Any
 
-from tasks.arena import same_bytes
 from tasks.checks import Tolerance, close
-from tasks.problem import Load, Problem, ProblemError, Tensors
+from tasks.memory import same_bytes
+from tasks.problem import Load, Problem, ProblemError, Tensors, new_seed
 
 _ROUNDS = 15
 _MIN_ROUNDS = 3
@@ -19,14 +18,9 @@ _HOPELESS = 3.0
 """A formulation whose warm calls are this many times slower than the fastest takes no part in the rounds."""
 
 
-def new_seed() -> int:
-    """A seed that nobody can foresee."""
-    return int.from_bytes(os.urandom(6), "little")
-
-
-def timed(problem: Problem, function: str, inputs: Tensors) -> tuple[float, Any]:
+def timed(problem: Problem, load: Load, function: str, inputs: Tensors) -> tuple[float, Any]:
     """Latency in microseconds of one call of a formulation, and what it returned."""
-    return problem.device.timed(problem.function(function), inputs)
+    return problem.device.timed(problem.prepared(function, load, inputs), function)
 
 
 def race(problem: Problem, load: Load) -> dict[str, Any]:
@@ -41,7 +35,7 @@ def race(problem: Problem, load: Load) -> dict[str, Any]:
             errors[function] = fault
         else:
             hope = _HOPELESS * min(latencies.values(), default=float("inf"))
-            latencies[function] = _warm_latency(problem, function, inputs, hope)
+            latencies[function] = _warm_latency(problem, load, function, (inputs, hope))
     if not latencies:
         reasons = "; ".join(f"{function}: {reason}" for function, reason in errors.items())
         raise ProblemError(f"{problem.file}: baselines: none can be used on workload {load.name!r}: {reasons}")
@@ -57,10 +51,11 @@ def warm(problem: Problem, load: Load, function: str) -> None:
         problem.formulation(function, load, problem.inputs(load, new_seed()))
 
 
-def _warm_latency(problem: Problem, function: str, inputs: Tensors, hope: float) -> float:
+def _warm_latency(problem: Problem, load: Load, function: str, case: tuple[Tensors, float]) -> float:
     """The faster of two calls; the second is spared when the first leaves no hope."""
-    first, _ = timed(problem, function, inputs)
-    return first if first > hope else min(first, timed(problem, function, inputs)[0])
+    inputs, hope = case
+    first, _ = timed(problem, load, function, inputs)
+    return first if first > hope else min(first, timed(problem, load, function, inputs)[0])
 
 
 def _reference(problem: Problem, load: Load, inputs: Tensors) -> Tensors:
@@ -79,19 +74,20 @@ def _unfit(problem: Problem, load: Load, function: str, known: tuple[Tensors, Te
     tolerance = Tolerance(problem.atol, problem.rtol, problem.matched)
     try:
         outputs = problem.formulation(function, load, own)
+        complaint = problem.complaint(load, inputs, outputs)
     except ProblemError as error:
         return str(error)
     for name, tensor in own.items():
         if not same_bytes(tensor, inputs[name]):
             return f"changes its input {name!r}"
-    for name, want in expected.items():
+    for name, want in expected.items() if complaint is None else ():
         got = outputs[name]
         if got.shape != want.shape:
             return f"{name} has shape {list(got.shape)} instead of {list(want.shape)}"
         if not close(got.contiguous(), want, tolerance):
             worst = float((got.double() - want.double()).abs().max())
             return f"{name} disagrees with the reference by up to {worst:.4g} (tolerance {tolerance})"
-    return ""
+    return complaint or ""
 
 
 def _rounds(problem: Problem, load: Load, runners: list[str]) -> dict[str, float]:
@@ -104,7 +100,7 @@ def _rounds(problem: Problem, load: Load, runners: list[str]) -> dict[str, float
             break
         inputs = problem.inputs(load, new_seed())
         for function in runners[index % len(runners) :] + runners[: index % len(runners)]:
-            timed(problem, function, earlier)
-            samples[function].append(timed(problem, function, inputs)[0])
+            timed(problem, load, function, earlier)
+            samples[function].append(timed(problem, load, function, inputs)[0])
         earlier = inputs
     return {function: median(taken) for function, taken in samples.items()}

@@ -7,7 +7,7 @@ import os
 import time
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from tasks.arena import Arena
 from tasks.candidate import AWAKEN, LOAD, NOTHING
@@ -16,6 +16,7 @@ from tasks.device import Cuda
 from tasks.driver import DeviceSick
 from tasks.faults import Fault, crash, forged, left, raised, rejected, restless, starved
 from tasks.launcher import Launcher
+from tasks.layouts import Handovers, calls
 from tasks.problem import Load, Problem
 from tasks.tool import Build
 
@@ -70,6 +71,11 @@ class Runner:
         self.reply_us = 0.0
         """What a reply costs on the wall clock beyond the call itself."""
         self.replies_vary_us = 0.0
+        self._handovers = Handovers(problem, arena, self._ask)
+        self._returned_mb = 0
+        """Beside what the task allows: outputs that the program allocates itself."""
+        if problem.call != "tensors":
+            self._returned_mb = max(problem.loads[name].written for name in self._order) // _MIB + 1
         self._process = Confined(launcher, arena.fds)
 
     @property
@@ -90,12 +96,13 @@ class Runner:
             "library": build.path,
             "form": build.form,
             "entry_point": self._problem.entry_point,
-            "calls": [self._layout(name) for name in self._order],
+            **calls(self._problem, self._arena),
         }
         self._check_context(self._ask(json.dumps(setup).encode(), during, _START_S))
         trials = [self._trial(during) for _ in range(_TRIALS)][_TRIALS // 3 :]
         self.reply_us = median(trials)
         self.replies_vary_us = max(trials) - self.reply_us
+        self._handovers.try_out(during)
         compiles_late = self._uses_torch and build.form == "python"
         if self._uses_torch:
             self._first_s = self._problem.compile_s if compiles_late else _FIRST_S
@@ -129,19 +136,6 @@ class Runner:
         own = int(self._ask(NOTHING, during).split()[0])
         return (time.perf_counter_ns() - began - own) / 1000
 
-    def _layout(self, name: str) -> dict[str, Any]:
-        load, offsets = self._problem.loads[name], self._arena.offsets[name]
-        specs = (*load.inputs, *load.outputs)
-        return {
-            "offsets": [offsets[spec.name] for spec in specs],
-            "tensors": [
-                {"offset": offsets[spec.name], "size": spec.nbytes, "dtype": str(spec.dtype).removeprefix("torch."),
-                 "shape": list(spec.shape)} for spec in specs
-            ],
-            "dims": [load.dims[dim] for dim in self._problem.dims],
-            "params": [load.params[name] for name in self._problem.params],
-        }  # fmt: skip
-
     def _allowance(self) -> int:
         threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
         return self._problem.memory_mb + threads * _THREAD_MIB + _TOP_PAD_MIB
@@ -149,7 +143,7 @@ class Runner:
     @property
     def _memory_mb(self) -> int:
         on_device = self._problem.device.kind == "cuda"
-        return self._problem.gpu_memory_mb if on_device else self._problem.memory_mb
+        return self._returned_mb + (self._problem.gpu_memory_mb if on_device else self._problem.memory_mb)
 
     def call(self, workload: str, sleep_us: float = 0.0, cold: bool = False) -> Call:
         """The entry point has run once on the arena's contents, and the process is stopped again.
@@ -178,15 +172,16 @@ class Runner:
         began = time.perf_counter_ns()
         answer = self._ask(request, during, limit)
         ended = time.perf_counter_ns()
-        self._arena.keep(load)
         if answer[:1] == b"!":
             raise raised(answer, self._memory_mb, during)
+        more_us = self._handovers.take(workload, during, self.reply_us)
+        self._arena.keep(load)
         self.stop()
         self._check_children(during)
         self._check_replies(during)
         self._check_device_memory(during)
         self._check_outputs(load, during)
-        return _call(answer, (ended - began) / 1000, during)
+        return _call(answer, (ended - began) / 1000, during, more_us)
 
     def _cycles(self, sleep_us: float) -> int:
         device = self._problem.device
@@ -242,7 +237,7 @@ class Runner:
         if len(others) > _SOME_PROCESSES:
             raise left(len(others), during)
         self._peak_mb = (self._process.resident_peak() - self._arena.host_bytes) // _MIB - self._at_rest_mb
-        if self._peak_mb > self._problem.memory_mb:
+        if self._peak_mb > self._problem.memory_mb + self._returned_mb:
             raise starved(self._problem.memory_mb, during, "")
         self._check_device_memory(during)
 
@@ -251,7 +246,7 @@ class Runner:
         if not self._device_free or not isinstance(device, Cuda):
             return
         taken_mb = (self._device_free - device.foreign_free_bytes()) // _MIB
-        if taken_mb > self._problem.gpu_memory_mb:
+        if taken_mb > self._problem.gpu_memory_mb + self._returned_mb:
             raise starved(self._problem.gpu_memory_mb, during, f" and took {taken_mb} MiB of the device's")
 
     def _check_stillness(self) -> None:
@@ -289,8 +284,8 @@ class Runner:
         raise crash(status, self._peak_mb, self._problem.memory_mb, self._process.last_words(), during)
 
 
-def _call(answer: bytes, wall_us: float, during: str) -> Call:
-    """What the reply claims, if it can be true."""
+def _call(answer: bytes, wall_us: float, during: str, more_us: float) -> Call:
+    """What the reply claims, if it can be true, and what the call took beyond it on the trusted clock."""
     try:
         own_us, *rest = (int(word[:20]) / 1000 for word in answer.split()[:3])
     except ValueError:
@@ -300,4 +295,4 @@ def _call(answer: bytes, wall_us: float, during: str) -> Call:
             "clock_mismatch",
             f"the program's process reported {own_us:g} us {during}, which took {wall_us:g} us on the wall clock",
         )  # fmt: skip
-    return Call(own_us, wall_us, *rest)
+    return Call(own_us + more_us, wall_us + more_us, *rest)

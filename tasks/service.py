@@ -15,6 +15,7 @@ import torch
 
 from tasks import lock
 from tasks.building import Builder, Source, Target
+from tasks.called import open_problem
 from tasks.channel import Message
 from tasks.compiler import Entry
 from tasks.device import Cuda, Device, first_line, open_device
@@ -63,7 +64,7 @@ class Service:
     def _load(self, request: Message) -> Message:
         task = request["task"]
         self._device = open_device(request["device"])
-        self._problem = Problem(task, self._device)
+        self._problem = open_problem(task, self._device)
         capability = self._device.capability if isinstance(self._device, Cuda) else ""
         entry = Entry(task["entry_point"], task["prototype"])
         folder = Path(request["folder"])

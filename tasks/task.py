@@ -8,93 +8,28 @@ import re
 import tomllib
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from state.program import Language
 from tasks.errors import TaskError as TaskError  # noqa: PLC0414 - passed on to importers
+from tasks.parts import Data, Identifier
+from tasks.parts import Device as Device  # noqa: PLC0414 - passed on to importers
+from tasks.parts import Limits as Limits  # noqa: PLC0414
+from tasks.parts import TensorSpec as TensorSpec  # noqa: PLC0414
+from tasks.parts import Tolerance as Tolerance  # noqa: PLC0414
+from tasks.parts import Workload as Workload  # noqa: PLC0414
 from tasks.prototype import described, prototype
 
 LIBRARY = Path(__file__).parent / "library"
 """Folder of the tasks that are shipped."""
 
-Device = Literal["cpu", "cuda"]
-
 DEVICE: dict[Language, Device | None] = {"cpp": "cpu", "python": None, "triton": "cuda", "cuda": "cuda"}
 """Where the programs of each language run; None: on either."""
 
-Identifier = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-_EXTENT = re.compile(r"^([A-Za-z_]\w*)(?:/([1-9]\d*))?$")
 
-
-class _Data(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class TensorSpec(_Data):
-    """One tensor of the entry point; contiguous, row-major."""
-
-    name: str = Identifier
-    dtype: Literal["float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bfloat16", "float16",
-                   "float8_e4m3fn", "float8_e5m2", "bool"]  # fmt: skip
-    shape: tuple[int | str, ...]
-    """Extents: a number, the name of a dimension, or "name/number" (exact division)."""
-    partial: bool = False
-    """Whether a call may be right without reading every element; such a tensor adds nothing to the least traffic."""
-
-    def extents(self, dims: dict[str, int]) -> tuple[int, ...]:
-        """The shape under these dimensions; ValueError when a name is unknown or a division is inexact."""
-        return tuple(_extent(extent, dims) for extent in self.shape)
-
-
-def _extent(extent: int | str, dims: dict[str, int]) -> int:
-    if isinstance(extent, int):
-        return extent
-    match = _EXTENT.match(extent)
-    if match is None or match[1] not in dims:
-        raise ValueError(f"extent {extent!r} is neither a number, a dimension, nor dimension/number")
-    size, divisor = dims[match[1]], int(match[2] or 1)
-    if not size:
-        raise ValueError(f"extent {extent!r} is zero")
-    if size % divisor:
-        raise ValueError(f"extent {extent!r} is not whole: {match[1]} = {size}")
-    return size // divisor
-
-
-class Workload(_Data):
-    """One set of dimensions that the program is checked and timed on."""
-
-    name: str
-    dims: dict[str, Annotated[int, Field(ge=0)]]
-    params: dict[str, float] = {}
-    """Values of the task's params."""
-    device: Device | None = None
-    """The only device that it is for; None: any."""
-
-
-class Tolerance(_Data):
-    """|output - reference| <= atol + rtol * |reference|, element by element."""
-
-    atol: float = Field(ge=0)
-    rtol: float = Field(ge=0)
-    matched: float = Field(default=1.0, gt=0, le=1)
-    """Share of each output's elements that must be within; NaN and infinity where none is expected never pass."""
-
-
-class Limits(_Data):
-    """What a candidate may use."""
-
-    call_s: float = Field(default=5.0, gt=0)
-    """Seconds for one call of the entry point."""
-    compile_s: float = Field(default=60.0, gt=0)
-    memory_mb: int = Field(default=1024, gt=0)
-    """Memory beyond the tensors themselves, in MiB."""
-    gpu_memory_mb: int = Field(default=8192, gt=0)
-    """The same on a GPU."""
-
-
-class Task(_Data):
+class Task(Data):
     """A kernel to be made faster (T in the paper)."""
 
     folder: Path
@@ -103,17 +38,25 @@ class Task(_Data):
     specification: str
     """What to compute, in words and formulas; models read it."""
     entry_point: str = Identifier
+    call: Literal["tensors", "data", "arguments", "module"] = "tensors"
+    """How the entry point is called. tensors: with inputs, outputs, dims and params, one by one; it returns nothing.
+    data: with what make_inputs returned; arguments: with its items; module: entry_point(*make_init()) is, with them.
+    The last three return the outputs, as reference does."""
     languages: tuple[Language, ...] = Field(min_length=1)
-    dims: tuple[str, ...]
+    dims: tuple[str, ...] = ()
     """Names of the int64_t arguments that follow the tensors, in order."""
     params: tuple[str, ...] = ()
     """Names of the double arguments that follow the dims, in order."""
-    inputs: tuple[TensorSpec, ...] = Field(min_length=1)
-    outputs: tuple[TensorSpec, ...] = Field(min_length=1)
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    may_write: tuple[str, ...] = ()
+    """Inputs of a task that is not called with tensors, such as "data.1" or "data.*", that a program may write to.
+    Those that reference writes to are found anyway."""
     workloads: tuple[Workload, ...] = Field(min_length=1)
     held_out: tuple[Workload, ...] = ()
     """Workloads that only the final measurement sees; the search's own with new seeds when empty."""
-    tolerance: Tolerance
+    tolerance: Tolerance | None = None
+    """None only where reference.py defines a check of its own."""
     baselines: tuple[str, ...] = Field(min_length=1)
     """Functions of reference.py to race: the fastest on a workload is its baseline."""
     cuda_baselines: tuple[str, ...] = ()
@@ -121,7 +64,7 @@ class Task(_Data):
     flops: tuple[float | str, ...] = ()
     """Numbers and names of dimensions whose product is the number of operations of a call; empty: unknown."""
     limits: Limits = Limits()
-    notes: dict[Language, str] = {}
+    notes: dict[Language, str] = Field(default_factory=dict)
     """Advice for the coder, per language."""
     files: tuple[str, ...] = ()
     """Further files of the folder that reference.py needs, as relative paths."""
@@ -150,6 +93,23 @@ class Task(_Data):
         for label in labels:
             if labels.count(label) > 1:
                 raise ValueError(f"two workloads are named {label!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _callable(self) -> Self:
+        loads = (*self.workloads, *self.held_out)
+        if self.call == "tensors":
+            given = {"inputs": self.inputs, "outputs": self.outputs}
+            wrong = next((f"{key}: a task needs at least one" for key, value in given.items() if not value), "")
+            forbidden = {"may_write": self.may_write, "workloads.args": any(load.args for load in loads)}
+        else:
+            taken = set(self.languages) <= {"python", "triton"}
+            wrong = "" if taken else f'languages: call = "{self.call}" takes python and triton programs only'
+            forbidden = {"inputs": self.inputs, "outputs": self.outputs, "dims": self.dims, "params": self.params}
+        wrong = wrong or next((f'{key}: has no place under call = "{self.call}"' for key in forbidden
+                               if forbidden[key]), "")  # fmt: skip
+        if wrong:
+            raise ValueError(wrong)
         return self
 
     @model_validator(mode="after")
@@ -198,9 +158,16 @@ class Task(_Data):
     @cached_property
     def workload_lines(self) -> str:
         """A line for each workload with its dimensions, as prompts show them."""
-        lines = [f"- {load.name}: {', '.join(f'{key} = {value}' for key, value in (load.dims | load.params).items())}"
-                 for load in self.workloads]  # fmt: skip
+        lines = []
+        for load in self.workloads:
+            values = [f"{key} = {value}" for key, value in {**load.dims, **load.params, **load.args}.items()]
+            lines.append(f"- {load.name}" + (f": {', '.join(values)}" if values else ""))
         return "\n".join(lines)
+
+    @cached_property
+    def checked(self) -> bool:
+        """Whether reference.py defines a check that decides instead of the tolerance."""
+        return self.call != "tensors" and _defines(self.reference.read_text(encoding="utf-8"), "check")
 
     @cached_property
     def input_line(self) -> str:
@@ -265,10 +232,23 @@ def load_task(folder: Path) -> Task:
     for name in task.files:
         if not (folder / name).is_file():
             raise TaskError(f"{file}: files: {name}: there is no such file in {folder}")
-    for function in ("make_inputs", "reference", *task.baselines, *task.cuda_baselines):
-        if not re.search(rf"^(def {function}\b|{function}\s*[:=])", source, re.MULTILINE):
-            raise TaskError(f"{task.reference}: {function}: not defined")
+    _check_functions(task, source)
     return task
+
+
+def _check_functions(task: Task, source: str) -> None:
+    """TaskError for a function that reference.py lacks, or a tolerance that nothing stands in for."""
+    init = ("make_init",) if task.call == "module" else ()
+    for function in ("make_inputs", *init, "reference", *task.baselines, *task.cuda_baselines):
+        if not _defines(source, function):
+            raise TaskError(f"{task.reference}: {function}: not defined")
+    if task.tolerance is None and not task.checked:
+        without = "" if task.call == "tensors" else ", and reference.py defines no check instead"
+        raise TaskError(f"{task.folder / 'task.toml'}: tolerance: Field required{without}")
+
+
+def _defines(source: str, function: str) -> bool:
+    return re.search(rf"^((def|class) {function}\b|{function}\s*[:=])", source, re.MULTILINE) is not None
 
 
 def find_task(name: str) -> Task:

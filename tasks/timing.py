@@ -8,6 +8,7 @@ from statistics import median
 
 _REPLIES = 3.0
 _SLACK = 0.05
+_COPYING = 0.1
 _GROSS_REPLIES = 4.0
 _GROSS_US = 40.0
 _SOME_CALLS = 6
@@ -34,6 +35,15 @@ def believed(own_us: float, wall_us: float, reply_us: float) -> float:
     A reply costs `reply_us` right after another one, and more after a pause.
     """
     return max(own_us, wall_us - _REPLIES * reply_us - _SLACK * wall_us)
+
+
+def overdue(took_us: float, usual: tuple[float, float], reply_us: float) -> float:
+    """Microseconds of a handover of outputs that neither copying them nor chance explains: they are the program's.
+
+    `usual` is what the same handover took before the program was loaded, and how much that varied.
+    """
+    usual_us, vary_us = usual
+    return max(0.0, took_us - (1 + _COPYING) * usual_us - vary_us - _REPLIES * reply_us)
 
 
 def contradicted(calls: list[tuple[float, float]], reply_us: float) -> bool:

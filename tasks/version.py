@@ -1,4 +1,4 @@
 """The version of the evaluation that this checkout makes. Standard library only."""
 
-VERSION = "3"
+VERSION = "4"
 """Changes whenever equal programs might get other verdicts."""
