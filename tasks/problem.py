@@ -89,7 +89,7 @@ class Problem:
     def inputs(self, load: Load, seed: int) -> Tensors:
         """Fresh inputs of a workload, contiguous, as task.toml promises them."""
         generator = self.device.generator(seed)
-        made = self._call("make_inputs", generator, **load.dims, **load.params, **self._named(load))
+        made = self._call("make_inputs", generator, **{**load.dims, **load.params, **self.asked("make_inputs", load)})
         names = [spec.name for spec in load.inputs]
         if not isinstance(made, dict) or sorted(made) != sorted(names):
             raise ProblemError(f"{self.file}: make_inputs: must return a dict with exactly the keys {names}")
@@ -101,10 +101,14 @@ class Problem:
             tensors[spec.name] = made[spec.name].contiguous()
         return tensors
 
-    def _named(self, load: Load) -> dict[str, str]:
-        """The workload's name, for a make_inputs that asks for it."""
-        wanted = "workload" in inspect.signature(self.function("make_inputs")).parameters
-        return {"workload": load.name} if wanted else {}
+    def asked(self, function: str, load: Load) -> dict[str, Any]:
+        """Of the workload's dims, params and name (`workload`) what a function has parameters for."""
+        known = {**load.dims, **load.params, "workload": load.name}
+        try:
+            parameters = inspect.signature(self.function(function)).parameters
+        except ValueError:  # a function of PyTorch's own without a signature
+            return {}
+        return {name: value for name, value in known.items() if name in parameters}
 
     def reference(self, load: Load, inputs: Tensors) -> Tensors:
         """The expected outputs; ProblemError where they disagree with task.toml."""
@@ -115,7 +119,7 @@ class Problem:
 
     def formulation(self, function: str, load: Load, inputs: Tensors) -> Tensors:
         """The outputs of one formulation by name; ProblemError when it raises or returns too few."""
-        return self.named(function, load, self._call(function, **inputs))
+        return self.named(function, load, self._call(function, **inputs, **self.asked(function, load)))
 
     def function(self, name: str) -> Callable[..., Any]:
         """The bare function of reference.py, for timing."""
