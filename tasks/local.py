@@ -242,6 +242,7 @@ def plain(task: Task) -> dict[str, Any]:
         "memory_mb": task.limits.memory_mb,
         "gpu_memory_mb": task.limits.gpu_memory_mb,
         "baselines": task.baselines,
+        "checked": [load.name for load in task.checked],
         "workloads": [
             {
                 "name": load.name,
@@ -251,6 +252,6 @@ def plain(task: Task) -> dict[str, Any]:
                 "outputs": tensors(task.outputs, load.dims),
                 "operations": task.operations(load.dims) or 0.0,
             }
-            for load in (*task.workloads, *task.held_out)
+            for load in (*task.workloads, *task.held_out, *task.checked)
         ],
     }

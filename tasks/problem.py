@@ -83,6 +83,7 @@ class Problem:
         self.memory_mb: int = data["memory_mb"]
         self.gpu_memory_mb: int = data["gpu_memory_mb"]
         self.baselines: tuple[str, ...] = tuple(data["baselines"])
+        self.checked: tuple[str, ...] = tuple(data.get("checked", ()))
         self.loads = {item["name"]: _load(item) for item in data["workloads"]}
         self._module = _import(self.file)
 
