@@ -40,14 +40,15 @@ def make_inputs(generator: torch.Generator, bs: int, n: int, dim: int, hidden: i
 def reference(
     x: Tensor, mask: Tensor, norm_weight: Tensor, norm_bias: Tensor, left_proj: Tensor, right_proj: Tensor,
     left_gate: Tensor, right_gate: Tensor, out_gate: Tensor, out_norm_weight: Tensor, out_norm_bias: Tensor,
-    out_proj: Tensor,
+    out_proj: Tensor, strip: int = STRIP,
 ) -> Tensor:  # fmt: skip
-    """In float64, rounded once; some rows of x at a time, since x alone can have 800 million elements."""
+    """In float64, rounded once; `strip` elements of x at a time, since it can have 800 million."""
     _, n, _, dim = x.shape
-    rows = [slice(at, at + max(1, STRIP // (n * dim))) for at in range(0, n, max(1, STRIP // (n * dim)))]
+    height = max(1, strip // (n * dim))
+    rows = [slice(at, at + height) for at in range(0, n, height)]
 
-    def normed(strip: Tensor) -> Tensor:
-        return F.layer_norm(strip.double(), (dim,), norm_weight.double(), norm_bias.double(), EPS)
+    def normed(values: Tensor) -> Tensor:
+        return F.layer_norm(values.double(), (dim,), norm_weight.double(), norm_bias.double(), EPS)
 
     def side(image: Tensor, seen: Tensor, projection: Tensor, gate: Tensor) -> Tensor:
         """[hidden, n, n]"""
