@@ -31,7 +31,7 @@ class Called(Problem):
     def __init__(self, data: dict[str, Any], device: Device) -> None:
         super().__init__(data, device)
         self.call: str = data["call"]
-        self.checked: bool = data["checked"]
+        self.own_check: bool = data["own_check"]
         self._may_write: tuple[str, ...] = tuple(data["may_write"])
         self._modules: dict[str, Callable[..., Any]] = {}
         self.init: Tree = {}
@@ -91,7 +91,7 @@ class Called(Problem):
 
     def complaint(self, load: Load, inputs: Tensors, outputs: Tensors) -> str | None:
         """As Problem.complaint; the check gets copies of whatever it could spoil."""
-        if not self.checked:
+        if not self.own_check:
             return None
         output = put_together(load.returned, {name: value.clone() for name, value in outputs.items()})
         said = self._call("check", self._data(load, inputs), output)
@@ -119,7 +119,7 @@ class Called(Problem):
 
     def _made(self, load: Load, seed: int) -> tuple[Tree, Tensors]:
         generator = self.device.generator(seed)
-        made = self._call("make_inputs", generator, **load.args, **self._named(load))
+        made = self._call("make_inputs", generator, **load.args, **self.asked("make_inputs", load))
         if self.call != "data" and type(made) not in (tuple, list):
             raise ProblemError(
                 f"{self.file}: make_inputs: must return a tuple or a list of the entry point's arguments"
@@ -161,7 +161,7 @@ class Called(Problem):
 
     def _look_again(self, load: Load, inputs: Tensors, first: Tensors) -> None:
         """A reference that draws random numbers, or remembers earlier calls, cannot be compared with."""
-        if self.checked:
+        if self.own_check:
             return
         for name, value in self.reference(load, inputs).items():
             if not close(value, first[name], Tolerance(self.atol, self.rtol, self.matched).doubled()):

@@ -243,7 +243,7 @@ def plain(task: Task) -> dict[str, Any]:
         "dims": task.dims,
         "params": task.params,
         "call": task.call,
-        "checked": task.checked,
+        "own_check": task.own_check,
         "may_write": task.may_write,
         "atol": tolerance.atol,
         "rtol": tolerance.rtol,
@@ -253,6 +253,7 @@ def plain(task: Task) -> dict[str, Any]:
         "memory_mb": task.limits.memory_mb,
         "gpu_memory_mb": task.limits.gpu_memory_mb,
         "baselines": task.baselines,
+        "checked": [load.name for load in task.checked],
         "workloads": [
             {
                 "name": load.name,
@@ -263,6 +264,6 @@ def plain(task: Task) -> dict[str, Any]:
                 "outputs": tensors(task.outputs, load.dims),
                 "operations": task.operations(load.dims) or 0.0,
             }
-            for load in (*task.workloads, *task.held_out)
+            for load in (*task.workloads, *task.held_out, *task.checked)
         ],
     }

@@ -88,13 +88,16 @@ class Measurement:
 
     def run(self, build: Build, launcher: Launcher) -> dict[str, Any]:
         """The plain verdict, with seeds, rounds and checks; no process is left. ProblemError passes through."""
-        self._arena = self._known.arena([track.load for track in self._tracks], self._device.kind)
+        extra = [self._problem.loads[name] for name in self._problem.checked]
+        self._arena = self._known.arena([*(track.load for track in self._tracks), *extra], self._device.kind)
         self._runner = Runner(self._problem, self._arena, launcher)
         try:
             self._runner.load(build)
             calls = [self._check(track) for track in self._tracks]
             if calls[0].wall_us < _SLOW_US:
                 self._check(self._tracks[0])
+            for load in extra:
+                self._check(Track(load))
             self._warm_up()
             verdict = self._timed_verdict()
         except Fault as fault:
@@ -104,6 +107,7 @@ class Measurement:
             self._known.give_back(self._arena)
         passed = verdict["kind"] == "passed"
         checks = [*_CHECKS, *(_GPU_CHECKS if self._device.kind == "cuda" else ())]
+        checks += [f"outputs on {len(extra)} untimed workload(s)"] if extra else []
         return {
             "verdict": verdict,
             "seeds": self.seeds,

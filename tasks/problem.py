@@ -113,13 +113,14 @@ class Problem:
         self.memory_mb: int = data["memory_mb"]
         self.gpu_memory_mb: int = data["gpu_memory_mb"]
         self.baselines: tuple[str, ...] = tuple(data["baselines"])
+        self.checked: tuple[str, ...] = tuple(data.get("checked", ()))
         self.loads = _Loads(data["workloads"], self._load)
         self._module = _import(self.file)
 
     def inputs(self, load: Load, seed: int) -> Tensors:
         """Fresh inputs of a workload, contiguous, as task.toml promises them."""
         generator = self.device.generator(seed)
-        made = self._call("make_inputs", generator, **load.dims, **load.params, **self._named(load))
+        made = self._call("make_inputs", generator, **{**load.dims, **load.params, **self.asked("make_inputs", load)})
         names = [spec.name for spec in load.inputs]
         if not isinstance(made, dict) or sorted(made) != sorted(names):
             raise ProblemError(f"{self.file}: make_inputs: must return a dict with exactly the keys {names}")
@@ -131,10 +132,16 @@ class Problem:
             tensors[spec.name] = made[spec.name].contiguous()
         return tensors
 
-    def _named(self, load: Load) -> dict[str, str]:
-        """The workload's name, for a make_inputs that asks for it."""
-        wanted = "workload" in inspect.signature(self.function("make_inputs")).parameters
-        return {"workload": load.name} if wanted else {}
+    def asked(self, function: str, load: Load) -> dict[str, Any]:
+        """Of the workload's dims, params and name (`workload`) what a function has parameters for."""
+        known = {**load.dims, **load.params, "workload": load.name}
+        try:
+            parameters = inspect.signature(self.function(function)).parameters
+        except ValueError:  # a function of PyTorch's own without a signature
+            return {}
+        except AttributeError:
+            raise ProblemError(f"{self.file}: {function}: not defined") from None
+        return {name: value for name, value in known.items() if name in parameters}
 
     def reference(self, load: Load, inputs: Tensors) -> Tensors:
         """The expected outputs; ProblemError where they disagree with task.toml."""
@@ -149,7 +156,7 @@ class Problem:
 
     def prepared(self, function: str, load: Load, inputs: Tensors) -> Callable[[], Any]:
         """One call of a formulation, ready to be timed."""
-        return partial(self.function(function), **inputs)
+        return partial(self.function(function), **inputs, **self.asked(function, load))
 
     def function(self, name: str) -> Callable[..., Any]:
         """The bare function of reference.py."""

@@ -55,6 +55,8 @@ class Task(Data):
     workloads: tuple[Workload, ...] = Field(min_length=1)
     held_out: tuple[Workload, ...] = ()
     """Workloads that only the final measurement sees; the search's own with new seeds when empty."""
+    checked: tuple[Workload, ...] = ()
+    """Workloads on which every program must be right as well; they are not timed."""
     tolerance: Tolerance | None = None
     """None only where reference.py defines a check of its own."""
     baselines: tuple[str, ...] = Field(min_length=1)
@@ -79,7 +81,8 @@ class Task(Data):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"the name {name!r} is used twice among inputs, outputs, dims and params")
-        for workload in (*self.workloads, *self.held_out):
+        every = (*self.workloads, *self.held_out, *self.checked)
+        for workload in every:
             if set(workload.dims) != set(self.dims):
                 raise ValueError(f"workload {workload.name!r} must give exactly the dims {self.dims}")
             if set(workload.params) != set(self.params):
@@ -89,7 +92,7 @@ class Task(Data):
                     tensor.extents(workload.dims)
                 except ValueError as error:
                     raise ValueError(f"{tensor.name} in workload {workload.name!r}: {error}") from None
-        labels = [workload.name for workload in (*self.workloads, *self.held_out)]
+        labels = [workload.name for workload in every]
         for label in labels:
             if labels.count(label) > 1:
                 raise ValueError(f"two workloads are named {label!r}")
@@ -165,7 +168,7 @@ class Task(Data):
         return "\n".join(lines)
 
     @cached_property
-    def checked(self) -> bool:
+    def own_check(self) -> bool:
         """Whether reference.py defines a check that decides instead of the tolerance."""
         return self.call != "tensors" and _defines(self.reference.read_text(encoding="utf-8"), "check")
 
@@ -195,14 +198,16 @@ class Task(Data):
             taken = ", ".join(self.languages)
             raise TaskError(f"task {self.name!r} takes programs in {taken}, not in {language!r}: say --language")
         where = DEVICE[chosen] or device
-        workloads = tuple(load for load in self.workloads if load.device in (where, None))
-        if not workloads:
+        kept = {
+            table: tuple(load for load in loads if load.device in (where, None))
+            for table, loads in (("workloads", self.workloads), ("held_out", self.held_out), ("checked", self.checked))
+        }
+        if not kept["workloads"]:
             raise TaskError(f"{self.folder / 'task.toml'}: workloads: none is for {where}, where {chosen} programs run")
         return self.model_copy(
             update={
                 "languages": (chosen,),
-                "workloads": workloads,
-                "held_out": tuple(load for load in self.held_out if load.device in (where, None)),
+                **kept,
                 "baselines": self.baselines + (self.cuda_baselines if where == "cuda" else ()),
                 "cuda_baselines": (),
             }
@@ -242,7 +247,7 @@ def _check_functions(task: Task, source: str) -> None:
     for function in ("make_inputs", *init, "reference", *task.baselines, *task.cuda_baselines):
         if not _defines(source, function):
             raise TaskError(f"{task.reference}: {function}: not defined")
-    if task.tolerance is None and not task.checked:
+    if task.tolerance is None and not task.own_check:
         without = "" if task.call == "tensors" else ", and reference.py defines no check instead"
         raise TaskError(f"{task.folder / 'task.toml'}: tolerance: Field required{without}")
 
