@@ -34,7 +34,7 @@ class Device(Protocol):
     def settle(self) -> None:
         """Nothing of this process is running that could disturb a candidate."""
 
-    def timed(self, function: Callable[..., Any], inputs: Mapping[str, torch.Tensor]) -> tuple[float, Any]:
+    def timed(self, function: Callable[..., Any], inputs: Mapping[str, Any]) -> tuple[float, Any]:
         """Latency of one call in microseconds, and its result."""
 
     def sleep_us(self, host_us: float) -> float:
@@ -63,7 +63,7 @@ class Cpu:
         """OpenMP's threads of this process are asleep."""
         wait_until_quiet(_QUIET_S)
 
-    def timed(self, function: Callable[..., Any], inputs: Mapping[str, torch.Tensor]) -> tuple[float, Any]:
+    def timed(self, function: Callable[..., Any], inputs: Mapping[str, Any]) -> tuple[float, Any]:
         """Wall-clock time."""
         began = time.perf_counter_ns()
         result = function(**inputs)
@@ -139,7 +139,7 @@ class Cuda:
         """All work of this process on the device is done."""
         self.driver.synchronize()
 
-    def timed(self, function: Callable[..., Any], inputs: Mapping[str, torch.Tensor]) -> tuple[float, Any]:
+    def timed(self, function: Callable[..., Any], inputs: Mapping[str, Any]) -> tuple[float, Any]:
         """Time between two events: the caches are cold, and the launches are hidden behind a sleeping kernel."""
         start, end = self._events
         self.driver.synchronize()

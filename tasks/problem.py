@@ -115,7 +115,18 @@ class Problem:
 
     def formulation(self, function: str, load: Load, inputs: Tensors) -> Tensors:
         """The outputs of one formulation by name; ProblemError when it raises or returns too few."""
-        return self.named(function, load, self._call(function, **inputs))
+        return self.named(function, load, self._call(function, **inputs, **self.numbers(function, load)))
+
+    def numbers(self, function: str, load: Load) -> dict[str, float]:
+        """The dims and params of a workload that a formulation asks for by name, besides its inputs."""
+        known = {**load.dims, **load.params}
+        try:
+            wanted = inspect.signature(self.function(function)).parameters
+        except ValueError:  # a built-in function whose parameters are not known
+            return {}
+        except AttributeError:
+            raise ProblemError(f"{self.file}: {function}: not defined") from None
+        return {name: known[name] for name in wanted if name in known}
 
     def function(self, name: str) -> Callable[..., Any]:
         """The bare function of reference.py, for timing."""

@@ -24,9 +24,9 @@ def new_seed() -> int:
     return int.from_bytes(os.urandom(6), "little")
 
 
-def timed(problem: Problem, function: str, inputs: Tensors) -> tuple[float, Any]:
+def timed(problem: Problem, load: Load, function: str, inputs: Tensors) -> tuple[float, Any]:
     """Latency in microseconds of one call of a formulation, and what it returned."""
-    return problem.device.timed(problem.function(function), inputs)
+    return problem.device.timed(problem.function(function), {**inputs, **problem.numbers(function, load)})
 
 
 def race(problem: Problem, load: Load) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def race(problem: Problem, load: Load) -> dict[str, Any]:
             errors[function] = fault
         else:
             hope = _HOPELESS * min(latencies.values(), default=float("inf"))
-            latencies[function] = _warm_latency(problem, function, inputs, hope)
+            latencies[function] = _warm_latency(problem, load, function, (inputs, hope))
     if not latencies:
         reasons = "; ".join(f"{function}: {reason}" for function, reason in errors.items())
         raise ProblemError(f"{problem.file}: baselines: none can be used on workload {load.name!r}: {reasons}")
@@ -57,10 +57,11 @@ def warm(problem: Problem, load: Load, function: str) -> None:
         problem.formulation(function, load, problem.inputs(load, new_seed()))
 
 
-def _warm_latency(problem: Problem, function: str, inputs: Tensors, hope: float) -> float:
+def _warm_latency(problem: Problem, load: Load, function: str, given: tuple[Tensors, float]) -> float:
     """The faster of two calls; the second is spared when the first leaves no hope."""
-    first, _ = timed(problem, function, inputs)
-    return first if first > hope else min(first, timed(problem, function, inputs)[0])
+    inputs, hope = given
+    first, _ = timed(problem, load, function, inputs)
+    return first if first > hope else min(first, timed(problem, load, function, inputs)[0])
 
 
 def _reference(problem: Problem, load: Load, inputs: Tensors) -> Tensors:
@@ -104,7 +105,7 @@ def _rounds(problem: Problem, load: Load, runners: list[str]) -> dict[str, float
             break
         inputs = problem.inputs(load, new_seed())
         for function in runners[index % len(runners) :] + runners[: index % len(runners)]:
-            timed(problem, function, earlier)
-            samples[function].append(timed(problem, function, inputs)[0])
+            timed(problem, load, function, earlier)
+            samples[function].append(timed(problem, load, function, inputs)[0])
         earlier = inputs
     return {function: median(taken) for function, taken in samples.items()}
