@@ -226,7 +226,11 @@ Model = TypeVar("Model", Definition, Workload, Solution)
 
 def parse(model: type[Model], data: Any, place: str) -> Model:
     """The data as this model, looked at by the package's own first. Raises TaskError that begins with the place."""
-    theirs = package()
+    return parse_with(package(), model, data, place)
+
+
+def parse_with(theirs: ModuleType | None, model: type[Model], data: Any, place: str) -> Model:
+    """As `parse`, with these models of the package, or without."""
     try:
         if theirs is not None:
             data = getattr(theirs, model.__name__).model_validate(data).model_dump(mode="json")
