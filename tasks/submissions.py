@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Callable
 from pathlib import Path
 
 from state.program import SUFFIX, Program, language_of
+from tasks.flashinfer.data import loaded
+from tasks.flashinfer.solutions import is_solution, program_of
 from tasks.joining import Parts, closure, joined_c, joined_python, roots
 from tasks.task import Task, TaskError
 
@@ -16,22 +19,28 @@ def read_programs(path: Path, task: Task) -> list[tuple[str, Program]]:
     """The programs at a path, each with a name for listings; never empty.
 
     A file is one program, together with the files beside it that it includes or imports. In a folder every file of the
-    task's languages is one that no other file there includes or imports. Raises TaskError.
+    task's languages is one that no other file there includes or imports. A JSON file is a FlashInfer-Bench solution.
+    Raises TaskError.
     """
     if path.is_dir():
         return _folder(path, task)
+    if path.suffix == ".json":
+        return [(path.name, program_of(path, task))]
     if path.suffix not in _TEXTS:
         raise TaskError(f"{path}: here task {task.name} takes {_taken(task)} (see --language)")
-    return [(path.name, _loose(path.parent, path.name, _Beside(path.parent), task))]
+    parts = ChainMap({path.name: _text(path)}, _Beside.inside(path.parent), _Beside.of(task))
+    return [(path.name, _loose(path.parent, path.name, parts, task))]
 
 
 def _folder(folder: Path, task: Task) -> list[tuple[str, Program]]:
     suffixes = {SUFFIX[language] for language in task.languages}
     parts = _parts(folder)
     names = [name for name in roots(parts) if Path(name).suffix in suffixes and "/" not in name]
-    if not names:
+    solutions = [file for file in sorted(folder.glob("*.json")) if is_solution(loaded(file))]
+    if not names and not solutions:
         raise TaskError(f"{folder}: holds no program ({', '.join(sorted(suffixes))})")
-    return [(name, _loose(folder, name, parts, task)) for name in names]
+    loose = [(name, _loose(folder, name, ChainMap(parts, _Beside.of(task)), task)) for name in names]
+    return loose + [(file.name, program_of(file, task)) for file in solutions]
 
 
 def _loose(folder: Path, name: str, parts: Parts, task: Task) -> Program:
@@ -59,23 +68,34 @@ def _parts(folder: Path) -> dict[str, str]:
     return found
 
 
-class _Beside(Parts):
+class _Beside(dict[str, str]):
     """The files of a folder, each read only when it is asked for."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, files: Callable[[str], Path | None]) -> None:
+        super().__init__()
+        self._files = files
+
+    @classmethod
+    def inside(cls, folder: Path) -> _Beside:
+        """All files below a folder."""
+        return cls(lambda name: folder / name)
+
+    @classmethod
+    def of(cls, task: Task) -> _Beside:
+        """The Python modules that the task brings along, by their bare names: what a submission may import upstream."""
+        own = {Path(name).name: task.folder / name for name in task.files if name.endswith(".py")}
+        return cls(own.get)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and bool(name) and (self._folder / name).is_file()
+        path = self._files(name) if isinstance(name, str) and name else None
+        return path is not None and path.is_file()
 
-    def __getitem__(self, name: str) -> str:
-        return _text(self._folder / name)
-
-    def __iter__(self) -> Iterator[str]:
-        return (path.name for path in self._folder.iterdir() if path.is_file())
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+    def __missing__(self, name: str) -> str:
+        path = self._files(name)
+        if path is None or not path.is_file():
+            raise KeyError(name)
+        self[name] = text = _text(path)
+        return text
 
 
 def _text(path: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tiny_task import write_task
+from tiny_task import TOML, write_task
 
 from tasks.joining import PACKAGE, joined_c, joined_python, roots
 from tasks.submissions import read_programs
@@ -138,3 +138,13 @@ def test_what_cannot_be_a_program_is_refused(
 def test_a_folder_without_programs_is_refused(tmp_path: Path, task: Task) -> None:
     with pytest.raises(TaskError, match="holds no program"):
         read_programs(folder_of(tmp_path, readme__dot__md="none"), task)
+
+
+def test_a_submission_may_import_the_modules_that_its_task_brings(tmp_path: Path) -> None:
+    (tmp_path / "task" / "upstream").mkdir(parents=True)
+    (tmp_path / "task" / "upstream" / "task.py").write_text("kind = int\n")
+    task = write_task(tmp_path / "task", toml='files = ["upstream/task.py"]\n' + TOML.replace('["cpp"]', '["python"]'))
+    folder = folder_of(tmp_path, sub__dot__py="from task import kind\n\ndef rowscale(data):\n    return kind(data)\n")
+    [(_, program)] = read_programs(folder / "sub.py", task)
+    assert loaded(program.source, tmp_path).rowscale("3") == 3
+    assert read_programs(folder, task) == [("sub.py", program)]
