@@ -16,7 +16,7 @@ from state.search import Best
 from state.settings import Settings
 from state.verdict import UNVERIFIED, Passed
 from tasks.flashinfer import exported
-from tasks.flashinfer.exported import Measured
+from tasks.measured import Measured
 from tasks.task import find_task
 
 FORMATS: dict[str, Callable[[Measured], dict[str, str]]] = {"flashinfer-bench": exported.texts}

@@ -19,7 +19,8 @@ from graph.cli import main
 from state.program import Program
 from state.verdict import Passed, WorkloadTiming
 from tasks.flashinfer.data import package
-from tasks.flashinfer.exported import Measured, texts
+from tasks.flashinfer.exported import texts
+from tasks.measured import Measured
 from tasks.submissions import read_programs
 from tasks.task import Task, find_task
 

@@ -84,6 +84,17 @@ def test_a_share_of_the_elements_may_differ_in_moe_and_in_low_bits(root: Path, c
     assert find_task(f"flashinfer:{root}:{definition['name']}").tolerance.matched == 0.95
 
 
+def test_some_workloads_can_be_asked_for_and_others_are_held_out(root: Path) -> None:
+    write_dataset(root, ROWS, [rows_workload(f"{number:08d}", number) for number in range(1, 10)])
+    task = find_task(f"flashinfer:{root}:{ROWS['name']}@3")
+    assert [load.dims["rows"] for load in task.workloads] == [2, 5, 8]
+    assert [load.dims["rows"] for load in task.held_out] == [3, 6, 9]
+    assert find_task(f"flashinfer:{root}:{ROWS['name']}@50").held_out == ()
+    for count in ("0", "x", ""):
+        with pytest.raises(TaskError, match="after @ comes the number of workloads"):
+            find_task(f"flashinfer:{root}:{ROWS['name']}@{count}")
+
+
 def test_the_data_set_is_where_the_environment_says(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = rows_task(root)
     monkeypatch.setenv("FIB_DATASET_PATH", str(root))

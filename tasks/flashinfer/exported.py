@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
-from state.program import Program
-from state.verdict import Passed, Receipt, WorkloadTiming
+from state.verdict import WorkloadTiming
 from tasks.errors import TaskError
 from tasks.flashinfer.adapters import WRAPPER, cpp_solution, cuda_solution, python_solution
 from tasks.flashinfer.convention import Convention, convention, workload_axes
 from tasks.flashinfer.data import loaded
+from tasks.measured import Measured
 from tasks.nvcc import binding
 from tasks.task import Task, Workload
 
 AUTHOR = "ksearch-langgraph"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A program that passed, with what vouches for it."""
-
-    task: Task
-    program: Program
-    verdict: Passed
-    receipt: Receipt
-    when: str
-    """When it was measured: date and time in ISO form, UTC."""
-    remark: str = ""
-    """What must be said wherever the result is shown."""
 
 
 def texts(measured: Measured) -> dict[str, str]:

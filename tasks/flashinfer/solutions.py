@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from tasks.flashinfer.adapters import cuda_program, python_program
 from tasks.flashinfer.convention import Convention, convention
 from tasks.flashinfer.data import Solution, loaded, parse
 from tasks.joining import Parts, closure, joined_c, joined_python, used
-from tasks.sources.flashinfer import task_name
+from tasks.sources.flashinfer import says, task_name
 from tasks.task import Task
 
 _UNITS = (".cu", ".cpp", ".cc")
@@ -27,7 +26,7 @@ def is_solution(data: Any) -> bool:
 def program_of(file: Path, task: Task) -> Program:
     """The program of a solution's JSON file. Raises TaskError, with the reason when it cannot be one of this task."""
     solution = parse(Solution, loaded(file), str(file))
-    if task_name(solution.definition) != task.name and not _named(task, solution.definition):
+    if task_name(solution.definition) != task.name and not says(task.origin, solution.definition):
         raise TaskError(f"{file}: definition: it is for {solution.definition}, not for task {task.name}")
     made = convention(task)
     parts = {source.path: source.content for source in solution.sources}
@@ -39,11 +38,6 @@ def program_of(file: Path, task: Task) -> Program:
         taken = ", ".join(task.languages)
         raise TaskError(f"{file}: a {language} program; here task {task.name} takes {taken} (see --language)")
     return Program(language=language, source=text)
-
-
-def _named(task: Task, definition: str) -> bool:
-    """Whether the task says that it comes from this definition."""
-    return re.search(rf"(?<![\w-]){re.escape(definition)}(?![\w-])", task.origin) is not None
 
 
 def _text(solution: Solution, parts: Parts, task: Task, made: Convention) -> tuple[Language, str]:

@@ -2,6 +2,7 @@
 
 DATASET is a folder. Without it the data set is where flashinfer-bench itself looks: FIB_DATASET_PATH, else
 ~/.cache/flashinfer_bench/dataset. It holds definitions/<op>/<name>.json, workloads/<op>/<name>.jsonl and blob/...
+DEFINITION@8 takes eight of its workloads, spread over the file, and for the final measurement as many of the others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import re
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,11 +33,16 @@ _OWN_CHECK = {"sampling": "by their distribution", "dsa_topk_indexer": "as sets"
 """Definitions whose outputs flashinfer-bench does not compare element by element, by op type or start of the name."""
 _IDENTIFIER = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _RESERVED = {"generator", "workload"}
+Row = tuple[str, Workload]
+"""A workload with its place in the data set."""
 
 
 def materialise(rest: str) -> Path:
     """The task folder of a definition. Raises TaskError, with the file and the key that are at fault."""
-    place, _, name = rest.rpartition(":")
+    place, _, wanted = rest.rpartition(":")
+    name, _, count = wanted.partition("@")
+    if "@" in wanted and not (count.isdecimal() and int(count)):
+        raise TaskError(f"flashinfer:{rest}: after @ comes the number of workloads, from 1 on")
     root = Path(place).expanduser() if place else dataset()
     if not (root / "definitions").is_dir():
         raise TaskError(
@@ -45,16 +52,12 @@ def materialise(rest: str) -> Path:
     file = _file(root, name)
     data = loaded(file)
     if isinstance(data, dict) and not data.get("reference"):
-        if (_LIBRARY / name / "task.toml").is_file():
-            return _LIBRARY / name
-        raise TaskError(
-            f"{file}: reference: missing, and no task of the name {name} is shipped: nothing says what is right"
-        )
+        return _shipped(name, file)
     definition = parse(Definition, data, str(file))
     if definition.name != name:
         raise TaskError(f"{file}: name: says {definition.name!r}")
     _usable(definition, file)
-    made = _made(definition, root)
+    made = _made(definition, root, int(count or 0))
     texts = {
         "task.toml": toml(_manifest(definition, made)),
         "reference.py": _reference(definition),
@@ -68,6 +71,20 @@ def materialise(rest: str) -> Path:
         return kept(task_name(name), texts)
     except OSError as error:
         raise TaskError(f"{error.filename}: the task of {name} cannot be kept ({error.strerror})") from None
+
+
+def _shipped(name: str, file: Path) -> Path:
+    """The shipped task of this name, or that says that it comes from the definition of this name."""
+    for folder in sorted(path.parent for path in _LIBRARY.glob("*/task.toml")):
+        origin = tomllib.loads((folder / "task.toml").read_text(encoding="utf-8")).get("origin", "")
+        if folder.name == name or says(origin, name):
+            return folder
+    raise TaskError(f"{file}: reference: missing, and no task of the name {name} is shipped")
+
+
+def says(origin: str, definition: str) -> bool:
+    """Whether a task's origin names this definition."""
+    return re.search(rf"(?<![\w-]){re.escape(definition)}(?![\w-])", origin) is not None
 
 
 def dataset() -> Path:
@@ -122,17 +139,21 @@ class _Made:
     """The workloads of a definition, as tables of task.toml and as the data that reference.py reads."""
 
     inputs: Inputs
-    tables: list[dict[str, Any]]
+    searched: list[dict[str, Any]]
+    held_out: list[dict[str, Any]]
     plain: dict[str, Any]
 
 
-def _made(definition: Definition, root: Path) -> _Made:
+def _made(definition: Definition, root: Path, count: int) -> _Made:
+    """The first `count` workloads of a row of evenly spread ones, or all of them where it is 0."""
     files = [file for file in sorted((root / "workloads").rglob("*.jsonl")) if file.stem == definition.name]
     found = [row for file in files for row in rows(file, definition.name)]
     if not found:
         raise TaskError(f"{root / 'workloads'}: no workload of {definition.name} ({definition.name}.jsonl)")
-    made = _Made(Inputs(definition, root), [], {})
-    for place, row in found:
+    made = _Made(Inputs(definition, root), [], [], {})
+    searched = spread(found, count or len(found))
+    held_out = spread([row for row in found if row not in searched], count)
+    for place, row in (*searched, *held_out):
         name = row.uuid[:8] if row.uuid[:8] not in made.plain else row.uuid
         if name in made.plain:
             raise TaskError(f"{place}: workload.uuid: {row.uuid!r} is used twice")
@@ -143,23 +164,36 @@ def _made(definition: Definition, root: Path) -> _Made:
         fault = violated(definition, row, made.inputs.integers)
         if fault:
             raise TaskError(f"{place}: {fault}")
-        numbers = {key: _scalar(spec, key, row, place) for key, spec in definition.scalars.items()}
-        params = {key: float(value) for key, value in numbers.items() if definition.inputs[key].is_float}
-        dims = {axis: row.axes[axis] for axis in definition.variable}
-        dims |= {key: int(value) for key, value in numbers.items() if key not in params}
-        made.tables.append({"name": name, "dims": dims, **({"params": params} if params else {})})
+        tables = made.searched if len(made.searched) < len(searched) else made.held_out
+        tables.append({"name": name, **_numbers(definition, row, place)})
         made.plain[name] = {"row": row.model_dump(mode="json"), "sources": sources}
     return made
 
 
+def spread(items: list[Row], count: int) -> list[Row]:
+    """So many of the items, evenly spread, in order; all of them where there are no more."""
+    if count >= len(items):
+        return items
+    return [items[(2 * index + 1) * len(items) // (2 * count)] for index in range(count)]
+
+
+def _numbers(definition: Definition, row: Workload, place: str) -> dict[str, dict[str, float]]:
+    """The dims and params of a workload."""
+    numbers = {key: _scalar(spec, key, row, place) for key, spec in definition.scalars.items()}
+    params = {key: float(value) for key, value in numbers.items() if definition.inputs[key].is_float}
+    dims: dict[str, float] = {axis: row.axes[axis] for axis in definition.variable}
+    dims |= {key: int(value) for key, value in numbers.items() if key not in params}
+    return {"dims": dims, "params": params} if params else {"dims": dims}
+
+
 def _scalar(spec: Tensor, key: str, row: Workload, place: str) -> float:
-    """The value of a scalar; one that is to be random is drawn once for all."""
+    """The value of a scalar. Raises TaskError where a task cannot have it."""
     source = row.inputs.get(key)
     if not isinstance(source, ScalarInput):
         raise TaskError(
             f"{place}: workload.inputs.{key}: a scalar needs a value here: a task's are the same in every call"
         )
-    if not spec.is_float and (source.value != int(source.value) or source.value < 0):
+    if not spec.is_float and (not float(source.value).is_integer() or source.value < 0):
         raise TaskError(
             f"{place}: workload.inputs.{key}: {source.value} is no whole number from 0 on, as {spec.dtype} needs"
         )
@@ -190,10 +224,11 @@ def _manifest(definition: Definition, made: _Made) -> dict[str, Any]:
         "cuda_baselines": ["compiled"] if definition.op_type in _DENSE else [],
         "files": ["definition.json", "definition_reference.py", "workloads.json", *carried],
         "origin": f"FlashInfer-Bench definition {definition.name} ({definition.op_type})",
-        "provenance": made.inputs.provenance(len(made.tables)),
+        "provenance": made.inputs.provenance(len(made.plain)),
         "inputs": tensors(definition.tensors, definition.op_type not in _DENSE),
         "outputs": tensors(definition.outputs, False),
-        "workloads": made.tables,
+        "workloads": made.searched,
+        **({"held_out": made.held_out} if made.held_out else {}),
         "tolerance": {"atol": _ATOL, "rtol": _RTOL, **({"matched": _MATCHED} if low_bit else {})},
         "limits": _LIMITS,
     }
