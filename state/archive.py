@@ -86,6 +86,14 @@ class Archive(Store):
         )  # fmt: skip
         return [(row[0], VERDICT.validate_json(row[1])) for row in rows]
 
+    def measured(self, program: str) -> str:
+        """When the latest verdict before the held-out one was reached: ISO date and time in UTC; empty without one."""
+        row = self._one(
+            "SELECT replace(created, ' ', 'T') || '+00:00' FROM verdicts WHERE program = ? AND purpose <> 'held_out' "
+            "ORDER BY rowid DESC LIMIT 1", [program],
+        )  # fmt: skip
+        return "" if row is None else str(row[0])
+
     def voucher(self, program: str) -> str:
         """The id of the receipt behind a program's score, its latest verdict before the held-out one, or "unverified".
 
