@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from state.program import Language
 from tasks.errors import TaskError as TaskError  # noqa: PLC0414 - passed on to importers
 from tasks.prototype import described, prototype
+from tasks.workloads import Values, listed
 
 LIBRARY = Path(__file__).parent / "library"
 """Folder of the tasks that are shipped."""
@@ -71,6 +72,11 @@ class Workload(_Data):
     """Values of the task's params."""
     device: Device | None = None
     """The only device that it is for; None: any."""
+
+    @property
+    def values(self) -> Values:
+        """All that it is made of, by name."""
+        return {**self.dims, **self.params}
 
 
 class Tolerance(_Data):
@@ -195,12 +201,10 @@ class Task(_Data):
         """The declaration of the entry point in the first language."""
         return prototype(self, self.languages[0])
 
-    @cached_property
+    @property
     def workload_lines(self) -> str:
-        """A line for each workload with its dimensions, as prompts show them."""
-        lines = [f"- {load.name}: {', '.join(f'{key} = {value}' for key, value in (load.dims | load.params).items())}"
-                 for load in self.workloads]  # fmt: skip
-        return "\n".join(lines)
+        """The workloads with their dimensions, as prompts show them; of many the ranges and the extremes."""
+        return listed([(load.name, load.values) for load in self.workloads])
 
     @cached_property
     def input_line(self) -> str:
