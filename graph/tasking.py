@@ -1,4 +1,4 @@
-"""The commands around tasks: tasks, new, check, eval, and the picture of the graph."""
+"""The commands around tasks: tasks, new, check, and the picture of the graph."""
 
 from __future__ import annotations
 
@@ -8,24 +8,29 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 from rich.table import Table
 
 from graph.build import graph
-from graph.console import FAILED, USAGE, Json, complain, console, output, say, source
+from graph.console import (
+    FAILED,
+    USAGE,
+    Device,
+    Json,
+    Language,
+    March,
+    Threads,
+    complain,
+    console,
+    output,
+    say,
+    settings_of,
+)
 from graph.report import baseline_view
 from graph.services import evaluator_for
-from state.program import SUFFIX, Program, language_of
-from state.settings import Settings
-from state.verdict import Verdict, score_of, summary, voucher
 from tasks.playbook import load_playbook
-from tasks.task import Task, TaskError, find_task, shipped
+from tasks.task import Task, find_task, shipped
 
 SCAFFOLD = Path(__file__).parent.parent / "tasks" / "scaffold"
-March = Annotated[str, typer.Option(help="-march for the compiler.")]
-Device = Annotated[str, typer.Option(help="Where python programs run: cpu or cuda.")]
-Language = Annotated[str | None, typer.Option(help="Language of the programs; default: the task's first.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="OpenMP threads; default: every core.")]
 
 
 def tasks(as_json: Json = False) -> None:
@@ -75,7 +80,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Validate a task folder and time its PyTorch formulations."""
-    settings = _settings(str(folder), language=language, device=device, march=march, threads=threads)
+    settings = settings_of(str(folder), language=language, device=device, march=march, threads=threads)
     task = find_task(str(folder.resolve())).narrowed(language, settings.device)
     intents = 0
     if task.playbook.is_dir():
@@ -96,70 +101,6 @@ def check(
             complain(f"note: {task.reference}: {name} on {row.workload}: {reason}", 0)
     if not as_json:
         say(f"{folder} is a task: {task.prototype()} {intents} playbook intents")
-
-
-def evaluate(
-    task: Annotated[str, typer.Argument(help="A shipped task or a task folder.")],
-    files: Annotated[list[Path], typer.Argument(help="Programs, or folders of them.", metavar="FILE...")],
-    language: Language = None,
-    device: Device = "cpu",
-    march: March = "native",
-    threads: Threads = None,
-    as_json: Json = False,
-) -> None:
-    """Compile, check and time programs.
-
-    Each is timed against the baseline; nothing is stored.
-    """
-    settings = _settings(task, language=language, device=device, march=march, threads=threads)
-    found = find_task(task).narrowed(language, settings.device)
-    programs = [(path, _program(path, found)) for path in _sources(files, found)]
-    evaluator = evaluator_for(found, settings)
-    verdicts: list[tuple[Path, Verdict]] = []
-    try:
-        evaluator.prepare([program for _, program in programs])
-        for path, program in programs:
-            verdicts.append((path, evaluator.evaluate(program)))
-            if not as_json:
-                say(f"{path.name}: {summary(verdicts[-1][1])}")
-    finally:
-        evaluator.close()
-    rows = [
-        {"file": str(path), "score": score_of(v), "receipt_id": voucher(v), **v.model_dump(mode="json")}
-        for path, v in verdicts
-    ]
-    table = Table("file", "verdict", "J", "receipt", title=f"{found.name}: 100 is the strongest PyTorch formulation")
-    for path, verdict in verdicts:
-        table.add_row(path.name, verdict.kind.replace("_", " "), f"{score_of(verdict):.1f}", voucher(verdict))
-    output(rows, table, as_json)
-
-
-def _settings(task: str, **choices: object) -> Settings:
-    """Settings from options. Raises typer.BadParameter for a value that is none."""
-    try:
-        return Settings.model_validate({"task": task, **choices})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise typer.BadParameter(f"--{first['loc'][0]}: {first['msg']}") from None
-
-
-def _sources(files: list[Path], task: Task) -> list[Path]:
-    suffixes = {SUFFIX[language] for language in task.languages}
-    found: list[Path] = []
-    for path in files:
-        inside = sorted(p for p in path.iterdir() if p.suffix in suffixes) if path.is_dir() else [path]
-        if not inside:
-            raise TaskError(f"{path}: holds no program ({', '.join(sorted(suffixes))})")
-        found += inside
-    return found
-
-
-def _program(path: Path, task: Task) -> Program:
-    text = source(path)
-    language = language_of(path.name, text, task.languages)
-    if language is None:
-        raise TaskError(f"{path}: here task {task.name} takes {', '.join(task.languages)} programs (see --language)")
-    return Program(language=language, source=text)
 
 
 def draw_graph(as_json: Json = False) -> None:
