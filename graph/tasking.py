@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from graph.build import graph
 from graph.console import (
@@ -27,27 +32,78 @@ from graph.console import (
 )
 from graph.report import baseline_view
 from graph.services import evaluator_for
+from tasks.needs import TOOLS, devices, packages
 from tasks.playbook import load_playbook
+from tasks.sources import SOURCES
 from tasks.task import Task, find_task, shipped
 
+OTHERS = {
+    "gpumode": ("gpumode:PATH", "a problem folder of a gpu-mode/reference-kernels checkout"),
+    "flashinfer": ("flashinfer:DEFINITION", "a definition of a FlashInfer-Bench data set"),
+    "kernelbench": ("kernelbench:LEVEL/ID", "a problem of KernelBench"),
+}
+"""How a problem of another source is named, and what it is."""
 SCAFFOLD = Path(__file__).parent.parent / "tasks" / "scaffold"
 
 
 def tasks(as_json: Json = False) -> None:
-    """List the shipped tasks."""
+    """List the shipped tasks, and how problems of other sources are named."""
     rows = [_described(find_task(name)) for name in shipped()]
-    table = Table("task", "what", "languages", "workloads", "playbook intents")
+    output(rows, tasks_view(rows), as_json)
+
+
+def tasks_view(rows: list[dict[str, Any]]) -> RenderableType:
+    """One row per task; below it what its columns do not say."""
+    packaged = any(_packages(row["packages"]) for row in rows)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("task", overflow="fold")
+    for name in ("what", "source", "languages (intents)", "workloads", *(["packages"] if packaged else [])):
+        table.add_column(name)
     for row in rows:
-        table.add_row(row["name"], row["title"], ", ".join(row["languages"]), str(len(row["workloads"])),
-                      str(row["intents"]))  # fmt: skip
-    output(rows, table, as_json)
+        table.add_row(row["name"], row["title"], row["origin"], _languages(row), _counts(row["devices"]),
+                      *([_packages(row["packages"]) or "-"] if packaged else []))  # fmt: skip
+    needs = "; ".join(f"{language} {' and '.join(tools)}" for language, tools in TOOLS.items() if tools)
+    elsewhere = [OTHERS.get(prefix, (f"{prefix}:NAME", "")) for prefix in SOURCES]
+    return Group(
+        table,
+        Text("In brackets: the ideas in the playbook, for --model playbook. GPU: one NVIDIA GPU."),
+        Text(f"Besides torch a language needs: {needs}."),
+        Text("Also a task: a folder, ./FOLDER (ksearch new NAME makes one)"),
+        *(Text(f"             {form}, {what}".removesuffix(", ")) for form, what in elsewhere),
+    )
 
 
 def _described(task: Task) -> dict[str, Any]:
-    folders = [task.playbook_for(language) for language in task.languages]
-    intents = sum(len(load_playbook(folder).intents) for folder in folders if folder.is_dir())
-    return {"name": task.name, "title": task.title, "languages": list(task.languages), "intents": intents,
-            "workloads": [workload.model_dump() for workload in task.workloads], "hash": task.hash}  # fmt: skip
+    books = {language: load_playbook(task.playbook_for(language)) for language in task.languages
+             if task.playbook_for(language).is_dir()}  # fmt: skip
+    playbook = {language: len(book.intents) for language, book in books.items()}
+    return {
+        "name": task.name,
+        "title": task.title,
+        "origin": task.origin or "K-Search",
+        "languages": list(task.languages),
+        "tools": {language: list(TOOLS[language]) for language in task.languages},
+        "devices": devices(task),
+        "packages": asdict(packages(task)),
+        "intents": sum(playbook.values()),
+        "playbook": playbook,
+        "workloads": [workload.model_dump() for workload in task.workloads],
+        "hash": task.hash,
+    }
+
+
+def _counts(workloads: dict[str, int]) -> str:
+    return ", ".join(f"{count} {'CPU' if device == 'cpu' else 'GPU'}" for device, count in workloads.items())
+
+
+def _languages(row: dict[str, Any]) -> str:
+    ideas = row["playbook"]
+    return ", ".join(f"{language} ({ideas[language]})" if language in ideas else language
+                     for language in row["languages"])  # fmt: skip
+
+
+def _packages(found: dict[str, Sequence[str]]) -> str:
+    return ", ".join([*found["needed"], *(f"{name} (optional)" for name in found["optional"])])
 
 
 def new(name: Annotated[str, typer.Argument(help="Name of the task, and of its folder here.")]) -> None:

@@ -396,6 +396,8 @@ def test_tasks_and_the_graph_are_printed(finished: Place) -> None:
     rows = finished.json("tasks")
     assert {"int8_gemm", "rmsnorm_swiglu"} <= {row["name"] for row in rows}
     assert all(len(row["workloads"]) >= 3 and row["intents"] > 1 for row in rows)
+    row = next(row for row in rows if row["name"] == "int8_gemm")
+    assert row["devices"] == {"cpu": 3, "cuda": 3} and row["tools"]["cuda"] == ["nvcc", "apache-tvm-ffi"]
     assert "int8_gemm" in finished("tasks").stdout
     picture = finished("graph").stdout
     for edge in ("initialize", "approve --> select", "instantiate", "co_evolve", "finish"):
