@@ -36,8 +36,8 @@ from tasks.task import Task, find_task
 _REPEATS = 3
 _WIDE = 100
 """Columns of a screen on which receipts fit beside the rest."""
-_ABREAST, _WIDEST = 4, 20
-"""Programs beside each other in the table of workloads, and characters of their names."""
+_CELL, _NAME, _BESIDE = 14, 20, 36
+"""Widths in the table of workloads: of each program's column, of a name at least, of all but the programs together."""
 
 
 def evaluate(
@@ -74,7 +74,7 @@ def evaluate(
         evaluator.close()
     parts = [*standings_view(ranked, found, times, console.width), *remarks(ranked)]
     if workloads:
-        parts += [latencies_view(ranked[at : at + _ABREAST], at) for at in range(0, len(ranked), _ABREAST)]
+        parts += latencies_views(ranked, console.width)
     output([_plain(one, ranked) for one in ranked], Group(*parts), as_json)
 
 
@@ -163,24 +163,30 @@ def remarks(ranked: list[Judged]) -> list[RenderableType]:
     return lines
 
 
-def latencies_view(some: list[Judged], before: int) -> RenderableType:
-    """Rows: workloads; columns: the baseline, then programs, each with its gain over the baseline."""
-    right = [(rank, one) for rank, one in enumerate(some, before + 1) if one.passes]
-    if not right:
-        return Text("")
+def latencies_views(ranked: list[Judged], width: int) -> list[RenderableType]:
+    """Tables of the programs that are right, as many beside each other as fit."""
+    right = [(rank, one) for rank, one in enumerate(ranked, 1) if one.passes]
+    abreast = max(1, (width - _BESIDE) // (_CELL + 3))
+    room = max(_NAME, width - (_BESIDE - _NAME) - abreast * (_CELL + 3))
+    return [_latencies(right[at : at + abreast], room) for at in range(0, len(right), abreast)]
+
+
+def _latencies(some: list[tuple[int, Judged]], room: int) -> Table:
+    """Rows: workloads; columns: the baseline, then programs, each with its gain over the baseline.
+
+    `room` is the widest that a workload's name may be.
+    """
     table = Table(title="Latency in us, and the baseline's over it", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("workload", overflow="ellipsis", no_wrap=True)
-    table.add_column("baseline", justify="right", no_wrap=True)
-    for rank, one in right:
-        table.add_column(
-            f"{rank} {escape(one.name)}", justify="right", overflow="ellipsis", no_wrap=True, max_width=_WIDEST
-        )
-    for index, workload in enumerate(right[0][1].workloads):
-        row = [one.timings[index] for _, one in right]
-        baseline = f"{row[0].baseline} {in_us(median(timing.baseline_us for timing in row))}"
+    table.add_column("workload", overflow="ellipsis", no_wrap=True, max_width=room)
+    table.add_column("baseline", justify="right", no_wrap=True, min_width=8)
+    for rank, one in some:
+        table.add_column(f"{rank} {escape(one.name)}", justify="right", overflow="ellipsis", no_wrap=True,
+                         min_width=_CELL, max_width=_CELL)  # fmt: skip
+    for index, workload in enumerate(some[0][1].workloads):
+        row = [one.timings[index] for _, one in some]
         cells = [f"{in_us(t.latency_us)} {t.speedup:.2f}x" if one.comparable else in_us(t.latency_us)
-                 for t, (_, one) in zip(row, right, strict=True)]  # fmt: skip
-        table.add_row(escape(workload), escape(baseline), *cells)
+                 for t, (_, one) in zip(row, some, strict=True)]  # fmt: skip
+        table.add_row(escape(workload), in_us(median(timing.baseline_us for timing in row)), *cells)
     return table
 
 

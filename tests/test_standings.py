@@ -11,10 +11,10 @@ from fakes import SCAFFOLD
 from rich.console import Console, Group
 from vouched import receipt
 
-from graph.judging import latencies_view, named_programs, remarks, standings_view
+from graph.judging import latencies_views, named_programs, remarks, standings_view
 from graph.standings import Judged, judged
 from state.program import Program
-from state.verdict import CompileError, Crashed, Passed, Verdict, WorkloadTiming, WrongResult
+from state.verdict import CompileError, Crashed, Passed, Verdict, WorkloadTiming, WrongResult, in_us
 from tasks.errors import TaskError
 from tasks.submissions import read_programs
 from tasks.task import load_task
@@ -132,13 +132,25 @@ def test_latencies_stand_beside_the_baseline_by_workload() -> None:
     ranked, _ = standings(1, quick=[passed(200)], failed=[CompileError(message="no")], slow=[passed(50)])
     text = printed(ranked)
     rows = [line.split() for line in text.splitlines() if line.split()[:1] in (["small"], ["large"])]
-    assert rows == [[load, "eager", "100", "50.0", "2.00x", "200", "0.50x"] for load in LOADS]
+    assert rows == [[load, "100", "50.0", "2.00x", "200", "0.50x"] for load in LOADS]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_latencies_are_never_cut_whatever_the_names(width: int) -> None:
+    loads = [f"{index:08d}-2265-b1f5-8b91-34afbd67f976" for index in range(48)]
+    programs = {f"a_program_with_a_long_name_{index}": passed(3 + index, loads=loads) for index in range(5)}
+    ranked = [Judged(name, program(name), (verdict,), tuple(loads)) for name, verdict in programs.items()]
+    lines = printed(ranked, width).splitlines()
+    assert max(map(len, lines)) <= width
+    for one in ranked:
+        cell = f" {in_us(one.timings[0].latency_us)} {one.timings[0].speedup:.2f}x"
+        assert sum(cell in line for line in lines) == 48, cell
 
 
 def printed(ranked: list[Judged], width: int = 120) -> str:
     console = Console(width=width)
     with console.capture() as capture:
-        console.print(Group(*standings_view(ranked, TASK, 1, width), *remarks(ranked), latencies_view(ranked, 0)))
+        console.print(Group(*standings_view(ranked, TASK, 1, width), *remarks(ranked), *latencies_views(ranked, width)))
     return capture.get()
 
 
