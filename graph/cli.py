@@ -11,9 +11,10 @@ from graph.collecting import collect
 from graph.console import FAILED, PARKED, USAGE, complain
 from graph.exporting import export
 from graph.inspecting import best, runs, show, tree
+from graph.judging import evaluate
 from graph.people import approve, edit, studio
 from graph.searching import resume, run
-from graph.tasking import check, draw_graph, evaluate, new, tasks
+from graph.tasking import check, draw_graph, new, tasks
 from graph.verifying import verify
 from nodes.models.named import ModelError, ModelUnavailable
 from state.database import ArchiveError, DiskFull

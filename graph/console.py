@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console, RenderableType
 
 from graph.checkpointer import DEFAULT_DB
 from graph.running import Runs, UnknownRun
 from state.database import ArchiveError
-from tasks.task import TaskError
+from state.settings import Settings
 
 DONE, FAILED, USAGE, PARKED = 0, 1, 2, 75
 """Exit codes; 75 is the system's EX_TEMPFAIL: try again later."""
@@ -22,6 +23,10 @@ DONE, FAILED, USAGE, PARKED = 0, 1, 2, 75
 Db = Annotated[Path, typer.Option("--db", envvar="KSEARCH_DB", help="The SQLite file that holds the runs.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 RunId = Annotated[str, typer.Argument(help='Id of the run, its first characters, or "last".', metavar="RUN")]
+March = Annotated[str, typer.Option(help="-march for the compiler.")]
+Device = Annotated[str, typer.Option(help="Where python programs run: cpu or cuda.")]
+Language = Annotated[str | None, typer.Option(help="Language of the programs; default: the task's first.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="OpenMP threads; default: every core.")]
 DB = DEFAULT_DB
 
 console = Console()
@@ -54,14 +59,13 @@ def db_option(database: Path) -> str:
     return "" if database == DB else f" --db {database}"
 
 
-def source(path: Path) -> str:
-    """The text of a program. Raises TaskError when it cannot be read."""
+def settings_of(task: str, **choices: object) -> Settings:
+    """Settings from options. Raises typer.BadParameter for a value that is none."""
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise TaskError(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise TaskError(f"{path}: not a text file ({error})") from None
+        return Settings.model_validate({"task": task, **choices})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise typer.BadParameter(f"--{first['loc'][0]}: {first['msg']}") from None
 
 
 @contextmanager

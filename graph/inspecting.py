@@ -12,7 +12,7 @@ from rich.text import Text
 
 from graph.console import DB, DONE, FAILED, USAGE, Db, Json, RunId, complain, console, existing, output, say
 from graph.programs import code_view, diff_view, verdict_view, vouching_view
-from graph.report import label, result_view, runs_table, tree_view, vouchers
+from graph.report import held_out_failure, label, result_view, runs_table, tree_view, vouchers
 from graph.running import Ended, Runs
 from graph.searching import best_verdict
 from state.edits import Attempt
@@ -81,7 +81,7 @@ def show(
 
 def _run_view(opened: Runs, state: SearchState, verdict: Verdict | None) -> RenderableType:
     """The run's result, with what vouches for its best."""
-    view = result_view(state, verdict, opened.archive.voucher)
+    view = result_view(state, verdict, opened.archive.voucher, whole=True)
     return view if verdict is None else Group(view, vouching_view(verdict))
 
 
@@ -173,6 +173,8 @@ def best(
         say(f"wrote {out / ('kernel' + SUFFIX[program.language])} and {out / 'result.json'}")
     if verdict is None or verdict.receipt is None:
         complain(f"note: program {program.id} is {UNVERIFIED}: no receipt says how it was measured", DONE)
+    if (failure := held_out_failure(state)) is not None:
+        complain(f"note: program {program.id} did not pass on held-out inputs: {failure}", DONE)
     if out is not None:
         return
     if as_json:

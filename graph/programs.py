@@ -6,25 +6,41 @@ import difflib
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
 from state.program import Program
-from state.verdict import UNVERIFIED, Passed, Receipt, Verdict, summary
+from state.verdict import UNVERIFIED, Passed, Receipt, Verdict, in_us, spread, summary
+from tasks.workloads import FEW
+
+_ENDS = 5
+"""Of more than FEW workloads so many are shown from either end, where not all are asked for."""
 
 
-def timing_table(verdict: Passed) -> Table:
-    """One row per workload; a speed-up only where a receipt vouches for it."""
+def timing_table(verdict: Passed, whole: bool = True) -> RenderableType:
+    """One row per workload; a speed-up only where a receipt vouches for it.
+
+    Of many workloads, unless `whole`, those with the least and the most gain; a line on all of them below.
+    """
+    vouched = verdict.receipt is not None
     table = Table("workload", "program us", "baseline us", "baseline", "noise")
     for column in table.columns[1:3]:
         column.justify = "right"
-    if verdict.receipt is not None:
+    if vouched:
         table.add_column("speed-up")
-    for t in verdict.timings:
-        row = [t.workload, f"{t.latency_us:.0f}", f"{t.baseline_us:.0f}", t.baseline, f"{t.noise:.1%}"]
-        table.add_row(*row, *([] if verdict.receipt is None else [f"{t.speedup:.2f}x"]))
-    return table
+    many = len(verdict.timings) > FEW
+    shown = verdict.timings
+    if many and not whole:
+        ranked = sorted(verdict.timings, key=lambda timing: timing.speedup)
+        shown = (*ranked[:_ENDS], *ranked[-_ENDS:])
+    for index, t in enumerate(shown):
+        if index == _ENDS and len(shown) < len(verdict.timings):
+            table.add_row(f"... {len(verdict.timings) - len(shown)} more", style="dim")
+        row = [escape(t.workload), in_us(t.latency_us), in_us(t.baseline_us), escape(t.baseline), f"{t.noise:.1%}"]
+        table.add_row(*row, *([f"{t.speedup:.2f}x"] if vouched else []))
+    return Group(table, Text(spread(verdict).capitalize())) if many and vouched else table
 
 
 def verdict_view(verdict: Verdict) -> RenderableType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,16 @@ from rich.tree import Tree
 
 from graph.programs import timing_table
 from graph.running import Runs
+from prompts.feedback import baseline_line
 from state.archive import Archive
 from state.edits import Attempt, Event
 from state.search import Action, Best, LastAttempt, SearchState
 from state.settings import Settings
 from state.tree import ROOT, SearchTree, TreeNode
-from state.verdict import UNVERIFIED, Passed, Verdict
+from state.verdict import UNVERIFIED, Passed, Verdict, in_us
 from tasks.evaluator import BaselineTiming
 from tasks.playbook import LABEL
+from tasks.workloads import FEW
 
 
 def label(state: SearchState) -> str | None:
@@ -139,25 +142,55 @@ def _not_better(node: TreeNode, last: LastAttempt) -> str:
     return " (not beyond the noise)" if node.score is not None and last.score > node.score else ""
 
 
-def baseline_view(rows: Sequence[BaselineTiming]) -> RenderableType:
-    """Latency of every PyTorch formulation on every workload; programs are measured against the strongest."""
+def baseline_view(rows: Sequence[BaselineTiming], whole: bool = True) -> RenderableType:
+    """Latency of every PyTorch formulation on every workload; programs are measured against the strongest.
+
+    Of many workloads, unless `whole`, how each formulation did over all of them.
+    """
     names = list(dict.fromkeys(name for row in rows for name in (*row.latency_us, *row.errors)))
+    if len(rows) > FEW and not whole:
+        return _formulations(rows, names)
     table = Table("workload")
     for name in names:
         table.add_column(name, justify="right")
     for row in rows:
-        table.add_row(row.workload, *(_latency(row, name) for name in names))
+        table.add_row(escape(row.workload), *(_latency(row, name) for name in names))
     return Group("PyTorch baselines in us; programs are measured against the strongest (*)", table)
+
+
+def _formulations(rows: Sequence[BaselineTiming], names: list[str]) -> RenderableType:
+    table = Table("baseline", "strongest on", "against the strongest", "cannot run on")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name in names:
+        ratios = [row.latency_us[name] / row.latency_us[row.strongest] for row in rows if name in row.latency_us]
+        slower = f"{math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}x its latency" if ratios else "-"
+        failed = sum(name not in row.latency_us for row in rows)
+        table.add_row(name, str(sum(row.strongest == name for row in rows)), slower, str(failed or "-"))
+    head = f"PyTorch baselines on {len(rows)} workloads; programs are measured against the strongest on each"
+    return Group(head, table, Text(baseline_line(rows).capitalize()))
 
 
 def _latency(row: BaselineTiming, name: str) -> str:
     if name not in row.latency_us:
         return "-"
-    return f"{row.latency_us[name]:.0f}{'*' if name == row.strongest else ''}"
+    return f"{in_us(row.latency_us[name])}{'*' if name == row.strongest else ''}"
 
 
-def result_view(state: SearchState, verdict: Verdict | None, vouch: Vouch) -> RenderableType:
-    """The end of a run: best program against the baseline, on each workload and on inputs never seen."""
+def held_out_failure(state: SearchState) -> str | None:
+    """What became of the best program on held-out inputs when it did not pass there; None: it did, or was not tried."""
+    result = state["result"]
+    failed = result is not None and result.get("held_out_verdict") and result["gap"] is None
+    return str(result["held_out_verdict"]) if result is not None and failed else None
+
+
+def result_view(
+    state: SearchState, verdict: Verdict | None, vouch: Vouch, whole: bool = False
+) -> RenderableType:  # fmt: skip
+    """The end of a run: best program against the baseline, on each workload and on inputs never seen.
+
+    Of many workloads, unless `whole`, those with the least and the most gain.
+    """
     lines: list[RenderableType] = [tree_view(state, vouch)]
     verified = verdict is not None and verdict.receipt is not None
     best = None if state["best"] is None else Best.model_validate(state["best"])
@@ -167,12 +200,8 @@ def result_view(state: SearchState, verdict: Verdict | None, vouch: Vouch) -> Re
         speed = f"{best.score / 100:.2f}x the strongest PyTorch formulation" if verified else UNVERIFIED
         lines.append(Text(f"Best: J = {best.score:.1f} ({speed}), program {best.program}, intent {best.node}", "bold"))
     if isinstance(verdict, Passed):
-        lines.append(timing_table(verdict))
-    result = state["result"]
-    if result is not None and result.get("held_out_verdict"):
-        known = verified and result["gap"] is not None and UNVERIFIED not in result["held_out_verdict"]
-        gap = f", {result['gap']:+.1%} against the search's own workloads" if known else ""
-        lines.append(f"On held-out inputs: {result['held_out_verdict']}{gap}")
+        lines.append(timing_table(verdict, whole))
+    lines += _held_out(state, verified)
     lines.append(
         f"{state['evaluations']} evaluations, {state['turns']} world-model turns, {state['attempts']} attempts"
     )
@@ -180,6 +209,21 @@ def result_view(state: SearchState, verdict: Verdict | None, vouch: Vouch) -> Re
         lines.append(f"Ended because {state['stop_reason']}.")
     note = label(state)
     return Group(*lines, *([Text(note, "yellow")] if note else []))
+
+
+def _held_out(state: SearchState, verified: bool) -> list[RenderableType]:
+    """The line about inputs that the search never saw; none before they were tried."""
+    result, failure = state["result"], held_out_failure(state)
+    if failure is not None:
+        said = (
+            f"The best program did not pass on held-out inputs: {failure}\nIts J holds for the search's own workloads"
+        )
+        return [Text(said, "bold red")]
+    if result is None or not result.get("held_out_verdict"):
+        return []
+    known = verified and UNVERIFIED not in result["held_out_verdict"]
+    gap = f", {result['gap']:+.1%} against the search's own workloads" if known else ""
+    return [Text(f"On held-out inputs: {result['held_out_verdict']}{gap}")]
 
 
 def runs_table(rows: Iterable[dict[str, Any]]) -> Table:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from graph.console import DB, DONE, PARKED, Db, RunId, complain, console, db_option, existing, opened, say, source
+from graph.console import DB, DONE, PARKED, Db, RunId, complain, console, db_option, existing, opened, say
 from graph.report import result_view
 from graph.running import Ended, Runs
 from graph.watching import watcher_for
@@ -16,7 +16,8 @@ from state.search import Best
 from state.settings import Settings
 from state.verdict import Verdict
 from tasks.playbook import LABEL
-from tasks.task import Task, find_task
+from tasks.submissions import read_programs
+from tasks.task import Task, TaskError, find_task
 
 
 def run(
@@ -29,7 +30,7 @@ def run(
     stagnation: Annotated[int, typer.Option(min=1, help="K: attempts without improvement per intent.")] = 7,
     min_improvement: Annotated[float, typer.Option(min=0, help="Relative gain below which scores tie.")] = 0.02,
     max_minutes: Annotated[float | None, typer.Option(help="Cap on minutes in models and evaluator.")] = None,
-    seed_program: Annotated[Path | None, typer.Option(help="A program to start from.")] = None,
+    seed_program: Annotated[Path | None, typer.Option(help="A program to start from, or a folder with one.")] = None,
     approve: Annotated[str, typer.Option(help="Edits that wait for you: never, prunes or edits.")] = "never",
     device: Annotated[str, typer.Option(help="Where python programs run: cpu or cuda.")] = "cpu",
     march: Annotated[str, typer.Option(help="-march for the compiler.")] = "native",
@@ -57,7 +58,7 @@ def run(
             "stagnation": stagnation,
             "min_improvement": min_improvement,
             "max_minutes": max_minutes,
-            "seed_program": None if seed_program is None else source(seed_program),
+            "seed_program": None if seed_program is None else _seed(seed_program, found),
             "approve": approve,
             "march": march,
             "threads": threads,
@@ -139,6 +140,15 @@ def best_verdict(runs: Runs, ended: Ended) -> Verdict | None:
     best = Best.model_validate(ended.state["best"])
     verdicts = [v for purpose, v in runs.archive.verdicts_of(best.program) if purpose in ("confirm", "seed")]
     return verdicts[-1] if verdicts else None
+
+
+def _seed(path: Path, task: Task) -> str:
+    """The one program at this path. Raises TaskError."""
+    programs = read_programs(path, task)
+    if len(programs) > 1:
+        names = ", ".join(name for name, _ in programs[:5])
+        raise TaskError(f"{path}: a run starts from one program, and here are {len(programs)} ({names})")
+    return programs[0][1].source
 
 
 def _default_model(task: Task, world_model: str | None, coder: str | None) -> str:

@@ -1,48 +1,109 @@
-"""The commands around tasks: tasks, new, check, eval, and the picture of the graph."""
+"""The commands around tasks: tasks, new, check, and the picture of the graph."""
 
 from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
+from rich import box
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from graph.build import graph
-from graph.console import FAILED, USAGE, Json, complain, console, output, say, source
+from graph.console import (
+    FAILED,
+    USAGE,
+    Device,
+    Json,
+    Language,
+    March,
+    Threads,
+    complain,
+    console,
+    output,
+    say,
+    settings_of,
+)
 from graph.report import baseline_view
 from graph.services import evaluator_for
-from state.program import SUFFIX, Program, language_of
-from state.settings import Settings
-from state.verdict import Verdict, score_of, summary, voucher
+from tasks.needs import TOOLS, devices, packages
 from tasks.playbook import load_playbook
-from tasks.task import Task, TaskError, find_task, shipped
+from tasks.sources import SOURCES
+from tasks.task import Task, find_task, shipped
 
+OTHERS = {
+    "gpumode": ("gpumode:PATH", "a problem folder of a gpu-mode/reference-kernels checkout"),
+    "flashinfer": ("flashinfer:DEFINITION", "a definition of a FlashInfer-Bench data set"),
+    "kernelbench": ("kernelbench:LEVEL/ID", "a problem of KernelBench"),
+}
+"""How a problem of another source is named, and what it is."""
 SCAFFOLD = Path(__file__).parent.parent / "tasks" / "scaffold"
-March = Annotated[str, typer.Option(help="-march for the compiler.")]
-Device = Annotated[str, typer.Option(help="Where python programs run: cpu or cuda.")]
-Language = Annotated[str | None, typer.Option(help="Language of the programs; default: the task's first.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="OpenMP threads; default: every core.")]
 
 
 def tasks(as_json: Json = False) -> None:
-    """List the shipped tasks."""
+    """List the shipped tasks, and how problems of other sources are named."""
     rows = [_described(find_task(name)) for name in shipped()]
-    table = Table("task", "what", "languages", "workloads", "playbook intents")
+    output(rows, tasks_view(rows), as_json)
+
+
+def tasks_view(rows: list[dict[str, Any]]) -> RenderableType:
+    """One row per task; below it what its columns do not say."""
+    packaged = any(_packages(row["packages"]) for row in rows)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("task", overflow="fold")
+    for name in ("what", "source", "languages (intents)", "workloads", *(["packages"] if packaged else [])):
+        table.add_column(name)
     for row in rows:
-        table.add_row(row["name"], row["title"], ", ".join(row["languages"]), str(len(row["workloads"])),
-                      str(row["intents"]))  # fmt: skip
-    output(rows, table, as_json)
+        table.add_row(row["name"], row["title"], row["origin"], _languages(row), _counts(row["devices"]),
+                      *([_packages(row["packages"]) or "-"] if packaged else []))  # fmt: skip
+    needs = "; ".join(f"{language} {' and '.join(tools)}" for language, tools in TOOLS.items() if tools)
+    elsewhere = [OTHERS.get(prefix, (f"{prefix}:NAME", "")) for prefix in SOURCES]
+    return Group(
+        table,
+        Text("In brackets: the ideas in the playbook, for --model playbook. GPU: one NVIDIA GPU."),
+        Text(f"Besides torch a language needs: {needs}."),
+        Text("Also a task: a folder, ./FOLDER (ksearch new NAME makes one)"),
+        *(Text(f"             {form}, {what}".removesuffix(", ")) for form, what in elsewhere),
+    )
 
 
 def _described(task: Task) -> dict[str, Any]:
-    folders = [task.playbook_for(language) for language in task.languages]
-    intents = sum(len(load_playbook(folder).intents) for folder in folders if folder.is_dir())
-    return {"name": task.name, "title": task.title, "languages": list(task.languages), "intents": intents,
-            "workloads": [workload.model_dump() for workload in task.workloads], "hash": task.hash}  # fmt: skip
+    books = {language: load_playbook(task.playbook_for(language)) for language in task.languages
+             if task.playbook_for(language).is_dir()}  # fmt: skip
+    playbook = {language: len(book.intents) for language, book in books.items()}
+    return {
+        "name": task.name,
+        "title": task.title,
+        "origin": task.origin or "K-Search",
+        "languages": list(task.languages),
+        "tools": {language: list(TOOLS[language]) for language in task.languages},
+        "devices": devices(task),
+        "packages": asdict(packages(task)),
+        "intents": sum(playbook.values()),
+        "playbook": playbook,
+        "workloads": [workload.model_dump() for workload in task.workloads],
+        "hash": task.hash,
+    }
+
+
+def _counts(workloads: dict[str, int]) -> str:
+    return ", ".join(f"{count} {'CPU' if device == 'cpu' else 'GPU'}" for device, count in workloads.items())
+
+
+def _languages(row: dict[str, Any]) -> str:
+    ideas = row["playbook"]
+    return ", ".join(f"{language} ({ideas[language]})" if language in ideas else language
+                     for language in row["languages"])  # fmt: skip
+
+
+def _packages(found: dict[str, Sequence[str]]) -> str:
+    return ", ".join([*found["needed"], *(f"{name} (optional)" for name in found["optional"])])
 
 
 def new(name: Annotated[str, typer.Argument(help="Name of the task, and of its folder here.")]) -> None:
@@ -75,7 +136,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Validate a task folder and time its PyTorch formulations."""
-    settings = _settings(str(folder), language=language, device=device, march=march, threads=threads)
+    settings = settings_of(str(folder), language=language, device=device, march=march, threads=threads)
     task = find_task(str(folder.resolve())).narrowed(language, settings.device)
     intents = 0
     if task.playbook.is_dir():
@@ -96,73 +157,6 @@ def check(
             complain(f"note: {task.reference}: {name} on {row.workload}: {reason}", 0)
     if not as_json:
         say(f"{folder} is a task: {task.prototype()} {intents} playbook intents")
-
-
-def evaluate(
-    task: Annotated[str, typer.Argument(help="A shipped task or a task folder.")],
-    files: Annotated[list[Path], typer.Argument(help="Programs, or folders of them.", metavar="FILE...")],
-    language: Language = None,
-    device: Device = "cpu",
-    march: March = "native",
-    threads: Threads = None,
-    as_json: Json = False,
-) -> None:
-    """Compile, check and time programs.
-
-    Each is timed against the baseline; nothing is stored.
-    """
-    settings = _settings(task, language=language, device=device, march=march, threads=threads)
-    found = find_task(task).narrowed(language, settings.device)
-    programs = [(path, _program(path, found)) for path in _sources(files, found)]
-    evaluator = evaluator_for(found, settings)
-    verdicts: list[tuple[Path, Verdict]] = []
-    try:
-        evaluator.prepare([program for _, program in programs])
-        for path, program in programs:
-            verdicts.append((path, evaluator.evaluate(program)))
-            if not as_json:
-                say(f"{path.name}: {summary(verdicts[-1][1])}")
-    finally:
-        evaluator.close()
-    rows = [
-        {"file": str(path), "score": score_of(v), "receipt_id": voucher(v), **v.model_dump(mode="json")}
-        for path, v in verdicts
-    ]
-    table = Table("file", "verdict", "J", "receipt", title=f"{found.name}: 100 is the strongest PyTorch formulation")
-    for path, verdict in verdicts:
-        table.add_row(path.name, verdict.kind.replace("_", " "), f"{score_of(verdict):.1f}", voucher(verdict))
-    output(rows, table, as_json)
-
-
-def _settings(task: str, **choices: object) -> Settings:
-    """Settings from options. Raises typer.BadParameter for a value that is none."""
-    try:
-        return Settings.model_validate({"task": task, **choices})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise typer.BadParameter(f"--{first['loc'][0]}: {first['msg']}") from None
-
-
-def _sources(files: list[Path], task: Task) -> list[Path]:
-    suffixes = {SUFFIX[language] for language in task.languages}
-    found: list[Path] = []
-    for path in files:
-        inside = sorted(p for p in path.iterdir() if p.suffix in suffixes) if path.is_dir() else [path]
-        if not inside:
-            raise TaskError(f"{path}: holds no program ({', '.join(sorted(suffixes))})")
-        found += inside
-    return found
-
-
-def _program(path: Path, task: Task) -> Program:
-    text = source(path)
-    taken = {*task.languages, "triton"} if task.call != "tensors" else task.languages
-    language = language_of(path.name, text, taken)
-    if language == "triton" and task.call != "tensors":  # one file in Python that returns its outputs, whatever it uses
-        language = task.languages[0]
-    if language is None:
-        raise TaskError(f"{path}: here task {task.name} takes {', '.join(task.languages)} programs (see --language)")
-    return Program(language=language, source=text)
 
 
 def draw_graph(as_json: Json = False) -> None:

@@ -45,7 +45,8 @@ class PlainWatcher:
         """The step is on the screen."""
         if node == "initialize" and state["baseline"] and not self._baseline_shown:
             self._baseline_shown = True
-            self._console.print(baseline_view([BaselineTiming.model_validate(row) for row in state["baseline"]]))
+            rows = [BaselineTiming.model_validate(row) for row in state["baseline"]]
+            self._console.print(baseline_view(rows, whole=False))
         elif node == "instantiate" and state["last"] is not None and not state["parked"]:
             verdicts = Action.model_validate(state["action"]).verdicts
             count = 1 + max(1, len(LastAttempt.model_validate(state["last"]).samples))

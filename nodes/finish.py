@@ -6,7 +6,7 @@ from nodes.parking import park, wait_if_parked
 from nodes.projection import record
 from nodes.services import Services
 from state.search import Best, SearchState
-from state.verdict import Passed, score_of, summary
+from state.verdict import partial, score_on, summary
 from tasks.evaluator import EvaluatorUnavailable
 
 
@@ -20,11 +20,12 @@ def finish(state: SearchState, services: Services) -> SearchState:
             verdict, _, _ = services.verdict(services.archive.program(best.program), "held_out")
         except EvaluatorUnavailable as reason:
             return park(reason, best.program)
-        held_out = score_of(verdict)
+        workloads = [workload.name for workload in services.task.held_out or services.task.workloads]
+        held_out = score_on(verdict, workloads)
         result |= {
             "held_out_score": held_out,
-            "held_out_verdict": summary(verdict),
-            "gap": held_out / best.score - 1 if isinstance(verdict, Passed) else None,
+            "held_out_verdict": ", ".join(filter(None, (summary(verdict), partial(verdict, workloads)))),
+            "gap": held_out / best.score - 1 if held_out else None,
         }
     changes: SearchState = {"status": "done", "result": result, "parked": None}
     record({**state, **changes}, services.settings, services.archive)

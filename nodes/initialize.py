@@ -11,7 +11,7 @@ from state.edits import Attempt, Event, apply
 from state.program import Program
 from state.search import Best, SearchState, logged
 from state.tree import ROOT, new_tree
-from state.verdict import Passed, score_of
+from state.verdict import Passed, score_on
 from tasks.evaluator import BaselineTiming, EvaluatorUnavailable
 
 _TIMINGS: TypeAdapter[tuple[BaselineTiming, ...]] = TypeAdapter(tuple[BaselineTiming, ...])
@@ -62,13 +62,11 @@ def _measured(state: SearchState, services: Services) -> SearchState:
     seed = Program(language=services.task.languages[0], source=services.settings.seed_program)
     services.archive.keep(seed)
     verdict, seconds, _ = services.verdict(seed, "seed")
-    passed = isinstance(verdict, Passed)
-    events: list[Event] = [
-        Attempt(node=ROOT, program_id=seed.id, verdict=verdict.kind, score=score_of(verdict), best=passed)
-    ]
+    score = score_on(verdict, services.workloads)
+    events: list[Event] = [Attempt(node=ROOT, program_id=seed.id, verdict=verdict.kind, score=score, best=score > 0)]
     applied = apply(services.trees.read(state), events)
-    if isinstance(verdict, Passed):
-        best = Best(node=ROOT, program=seed.id, score=verdict.score, noise=verdict.noise)
+    if isinstance(verdict, Passed) and score > 0:
+        best = Best(node=ROOT, program=seed.id, score=score, noise=verdict.noise)
         changes["best"] = best.model_dump(mode="json")
     return {**changes, **services.trees.write(applied.tree), **logged(state, applied.accepted),
             "elapsed_s": state["elapsed_s"] + seconds}  # fmt: skip

@@ -13,7 +13,7 @@ from state.edits import Attempt, apply
 from state.program import Program
 from state.search import Action, Best, LastAttempt, SearchState, improves, logged
 from state.tree import SearchTree
-from state.verdict import Passed, Verdict, score_of, summary
+from state.verdict import Passed, Verdict, partial, score_on, summary
 from tasks.evaluator import EvaluatorUnavailable
 
 
@@ -84,6 +84,8 @@ def _assignment(state: SearchState, services: Services, tree: SearchTree, action
         best_verdict=_passed(services, action.program),
         last=last,
         last_program=None if last is None else _program(services, last.program),
+        parent_verdict=_passed(services, action.parent_program),
+        last_verdict=_passed(services, last.program) if last is not None and last.verdict == "passed" else None,
         samples=services.settings.samples,
     )
 
@@ -93,10 +95,7 @@ def _program(services: Services, program_id: str | None) -> Program | None:
 
 
 def _passed(services: Services, program_id: str | None) -> Passed | None:
-    """The latest verdict that a program passed under, or None."""
-    if program_id is None:
-        return None
-    return services.archive.latest_passed(services.verdict_key(program_id, "attempt"))
+    return None if program_id is None else services.passed(program_id)
 
 
 class _Trial:
@@ -132,15 +131,20 @@ class _Trial:
             return
         verdict, seconds, reused = self._services.verdict(sample, "attempt")
         leads = False
-        if self._beats(score_of(verdict), 0.0):
+        if self._beats(self._score(verdict), 0.0):
             verdict, more, _ = self._services.verdict(sample, "confirm")
             seconds += more
-            leads = isinstance(verdict, Passed) and self._beats(verdict.score, verdict.noise)
-        tried = _Tried(verdict.kind, _message(verdict), sample.id, score_of(verdict), _noise(verdict), seconds,
+            leads = self._beats(self._score(verdict), _noise(verdict))
+        lacking = partial(verdict, self._services.workloads)
+        said = f"{_message(verdict)}, {lacking}: it cannot be the best" if lacking else _message(verdict)
+        tried = _Tried(verdict.kind, said, sample.id, self._score(verdict), _noise(verdict), seconds,
                        spent=True, reused=reused and not self._awaited, leads=leads)  # fmt: skip
         if leads:
             self._standing = (tried.score, tried.noise)
         self.tried.append(tried)
+
+    def _score(self, verdict: Verdict) -> float:
+        return score_on(verdict, self._services.workloads)
 
     def _repeated(self, program: Program) -> bool:
         earlier = any(tried.program == program.id for tried in self.tried)

@@ -17,7 +17,7 @@ from state.lease import Lease
 from state.program import Program
 from state.search import SearchState
 from state.settings import Settings
-from state.verdict import Verdict
+from state.verdict import Passed, Verdict
 from tasks.evaluator import Evaluator
 from tasks.task import Task
 
@@ -49,10 +49,19 @@ class Services:
         }[purpose]
         return self.archive.verdict(self.verdict_key(program.id, purpose), lambda: measure(program))
 
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """Names of the workloads that a program must be measured on to be the best of anything."""
+        return tuple(workload.name for workload in self.task.workloads)
+
     def prepare(self, programs: Sequence[Program]) -> None:
         """The evaluator knows which of these programs it will be asked about next. Raises EvaluatorUnavailable."""
         unknown = [p for p in programs if not self.archive.has_verdict(self.verdict_key(p.id, "attempt"))]
         self.evaluator.prepare(unknown)
+
+    def passed(self, program_id: str) -> Passed | None:
+        """The latest verdict that the program passed under here, apart from the held-out one; None: there is none."""
+        return self.archive.latest_passed(self.verdict_key(program_id, "attempt"))
 
     def verdict_key(self, program_id: str, purpose: Purpose) -> VerdictKey:
         """The key under which a verdict on this run's task, evaluator and hardware is stored."""

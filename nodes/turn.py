@@ -5,7 +5,7 @@ from __future__ import annotations
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from nodes.services import Services
-from prompts.coder import timings
+from prompts.feedback import baseline_line, timings, weakest
 from prompts.world_model import Situation, ask, ask_again, parse_edits
 from state.search import Best, Outcome, Repair, SearchState, pending
 from tasks.evaluator import BaselineTiming
@@ -43,7 +43,7 @@ def _situation(state: SearchState, services: Services) -> Situation:
     return Situation(
         task=services.task,
         hardware=services.evaluator.hardware,
-        baseline=baseline_line(state),
+        baseline=baseline_line([BaselineTiming.model_validate(row) for row in state["baseline"]]),
         tree=services.trees.read(state),
         round=state["round"],
         evaluations=state["evaluations"],
@@ -53,13 +53,17 @@ def _situation(state: SearchState, services: Services) -> Situation:
         detail=_detail(state, services, outcome),
         rejected=tuple(state["rejected"]),
         words=tuple(state["words"]),
+        weakest=_weakest(state, services, outcome),
     )
 
 
-def baseline_line(state: SearchState) -> str:
-    """The strongest formulation of each workload, in one line."""
-    rows = [BaselineTiming.model_validate(row) for row in state["baseline"]]
-    return "; ".join(f"{row.workload}: {row.strongest} {row.latency_us[row.strongest]:.0f} us" for row in rows)
+def _weakest(state: SearchState, services: Services, outcome: Outcome | None) -> str:
+    """The worst workloads of the run's best program, unless they are shown as the outcome's."""
+    best = None if state["best"] is None else Best.model_validate(state["best"])
+    if best is None or (outcome is not None and outcome.program == best.program):
+        return ""
+    passed = services.passed(best.program)
+    return "" if passed is None else weakest(passed)
 
 
 def _detail(state: SearchState, services: Services, outcome: Outcome | None) -> str:
@@ -67,5 +71,5 @@ def _detail(state: SearchState, services: Services, outcome: Outcome | None) -> 
         return ""
     if outcome.program is None:
         return "" if state["last"] is None else f"Last message: {state['last']['message']}"
-    passed = services.archive.latest_passed(services.verdict_key(outcome.program, "attempt"))
-    return "" if passed is None else timings(passed)
+    passed = services.passed(outcome.program)
+    return "" if passed is None else timings(passed, services.task)

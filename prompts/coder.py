@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from prompts.feedback import timings, weakest
 from prompts.rendering import render
 from prompts.replies import answer, fenced
 from state.effects import Prompt
@@ -35,6 +36,9 @@ class Assignment:
     best_verdict: Passed | None
     last: LastAttempt | None
     last_program: Program | None
+    parent_verdict: Passed | None = None
+    last_verdict: Passed | None = None
+    """None unless the last program passed."""
     sample: int = 1
     """1 for the first program of this attempt."""
     samples: int = 1
@@ -57,22 +61,15 @@ def ask(assignment: Assignment) -> Prompt:
             "samples": a.samples,
             "parent": a.parent,
             "parent_score": a.parent_score,
+            "parent_weakest": "" if a.parent_verdict is None else weakest(a.parent_verdict),
             "best": a.best,
             "best_score": None if a.best_verdict is None else a.best_verdict.score,
-            "best_timings": "" if a.best_verdict is None else timings(a.best_verdict),
+            "best_timings": "" if a.best_verdict is None else timings(a.best_verdict, a.task),
             "last": None if a.last is None else a.last.model_dump(),
             "last_program": a.last_program,
+            "last_timings": "" if a.last_verdict is None else timings(a.last_verdict, a.task),
         },
     )
-
-
-def timings(verdict: Passed) -> str:
-    """One line per workload, the one with the least gain first."""
-    lines = [
-        f"- {t.workload}: {t.latency_us:.0f} us, baseline ({t.baseline}) {t.baseline_us:.0f} us, {t.speedup:.2f}x"
-        for t in sorted(verdict.timings, key=lambda timing: timing.speedup)
-    ]
-    return "\n".join(lines)
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ class Situation:
     rejected: tuple[str, ...]
     """Edits of the last turn that were refused, each with its reason."""
     words: tuple[str, ...]
+    weakest: str = ""
+    """The workloads with the least gain under the best program; empty where `detail` says it."""
 
 
 def ask(situation: Situation) -> Prompt:
@@ -58,6 +60,7 @@ def ask(situation: Situation) -> Prompt:
             "evaluations": s.evaluations,
             "budget": s.budget,
             "best": None if s.best is None else s.best.model_dump(),
+            "weakest": s.weakest,
             "outcome": outcome,
             "begun": len(s.tree.nodes) > 1,
             "rejected": list(s.rejected),

@@ -71,10 +71,11 @@ class Archive(Store):
         ) is not None  # fmt: skip
 
     def latest_passed(self, key: VerdictKey) -> Passed | None:
-        """The newest verdict under which the program passed here, whatever its purpose."""
+        """The newest verdict under which the program passed here, apart from held-out ones: no model sees those."""
         rows = self._all(
             "SELECT verdict FROM verdicts WHERE program = ? AND task_hash = ? AND evaluator = ? AND hardware = ? "
-            "AND kind = 'passed' ORDER BY rowid DESC LIMIT 1", list(key.model_dump().values())[:4],
+            "AND kind = 'passed' AND purpose <> 'held_out' ORDER BY rowid DESC LIMIT 1",
+            list(key.model_dump().values())[:4],
         )  # fmt: skip
         return Passed.model_validate_json(rows[0][0]) if rows else None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Collection
+from statistics import median
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -153,6 +155,9 @@ class Rejected(_Verdict):
 UNVERIFIED = "unverified"
 """What a verdict without a receipt is called wherever it is shown; it is never called slower or faster."""
 
+_NAMED = 3
+"""Workloads that a message names at most."""
+
 Verdict = Annotated[Passed | CompileError | Crashed | WrongResult | TimedOut | Rejected, Field(discriminator="kind")]
 VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 """Parses a stored verdict; raises pydantic.ValidationError."""
@@ -169,9 +174,42 @@ def score_of(verdict: Verdict) -> float:
     return verdict.score if isinstance(verdict, Passed) else 0.0
 
 
+def partial(verdict: Verdict, workloads: Collection[str]) -> str:
+    """What must be said of a pass that was not measured on exactly these workloads; empty for anything else."""
+    if not isinstance(verdict, Passed):
+        return ""
+    measured = [timing.workload for timing in verdict.timings]
+    missing = [name for name in workloads if name not in measured]
+    if missing:
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        return f"not measured on {', '.join(missing[:_NAMED])}{more}"
+    return "" if len(measured) == len(workloads) else "measured on other workloads as well"
+
+
+def score_on(verdict: Verdict, workloads: Collection[str]) -> float:
+    """J where every one of these workloads was checked and timed; 0 otherwise: other means are not comparable."""
+    return 0.0 if partial(verdict, workloads) else score_of(verdict)
+
+
 def voucher(verdict: Verdict) -> str:
     """The id of the verdict's receipt, or "unverified"."""
     return UNVERIFIED if verdict.receipt is None else verdict.receipt.id
+
+
+def in_us(latency_us: float) -> str:
+    """A latency for people, in microseconds: three digits at least."""
+    return f"{latency_us:.{0 if latency_us >= 100 else 1 if latency_us >= 10 else 2}f}"
+
+
+def spread(verdict: Passed) -> str:
+    """One line: on how many workloads the program is slower and faster than the baseline, and between which ratios."""
+    ratios = sorted(timing.speedup for timing in verdict.timings)
+    close = sum(abs(timing.speedup - 1) <= 2 * timing.noise for timing in verdict.timings)
+    slower = sum(timing.speedup < 1 - 2 * timing.noise for timing in verdict.timings)
+    return (
+        f"slower than the baseline on {slower} of {len(ratios)} workloads, within noise of it on {close}, faster on "
+        f"{len(ratios) - slower - close}; from {ratios[0]:.2f}x to {ratios[-1]:.2f}x, median {median(ratios):.2f}x"
+    )
 
 
 def summary(verdict: Verdict) -> str:

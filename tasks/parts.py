@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tasks.workloads import Values
+
 Device = Literal["cpu", "cuda"]
 
 Identifier = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
@@ -60,6 +62,11 @@ class Workload(Data):
     """What make_inputs is given, where the task's `call` is not "tensors"."""
     device: Device | None = None
     """The only device that it is for; None: any."""
+
+    @property
+    def values(self) -> Values:
+        """All that it is made of, by name."""
+        return {**self.dims, **self.params, **self.args}
 
 
 class Tolerance(Data):

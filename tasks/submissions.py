@@ -6,7 +6,7 @@ from collections import ChainMap
 from collections.abc import Callable
 from pathlib import Path
 
-from state.program import SUFFIX, Program, language_of
+from state.program import SUFFIX, Language, Program, language_of
 from tasks.flashinfer.data import loaded
 from tasks.flashinfer.solutions import is_solution, program_of
 from tasks.joining import Parts, closure, joined_c, joined_python, roots
@@ -43,9 +43,17 @@ def _folder(folder: Path, task: Task) -> list[tuple[str, Program]]:
     return loose + [(file.name, program_of(file, task)) for file in solutions]
 
 
+def _language(name: str, text: str, task: Task) -> Language | None:
+    """Of a file; one that returns its outputs is in Python, whatever it uses."""
+    if task.call == "tensors":
+        return language_of(name, text, task.languages)
+    found = language_of(name, text, {*task.languages, "triton"})
+    return task.languages[0] if found == "triton" else found
+
+
 def _loose(folder: Path, name: str, parts: Parts, task: Task) -> Program:
     text = "\n".join(parts[needed] for needed in closure(name, parts))
-    language = language_of(name, text, task.languages)
+    language = _language(name, text, task)
     if language is None:
         raise TaskError(f"{folder / name}: here task {task.name} takes {_taken(task)} programs (see --language)")
     if closure(name, parts) == [name]:

@@ -22,6 +22,7 @@ from tasks.parts import Tolerance as Tolerance  # noqa: PLC0414
 from tasks.parts import Workload as Workload  # noqa: PLC0414
 from tasks.prototype import described, prototype
 from tasks.sources import SOURCES
+from tasks.workloads import listed
 
 LIBRARY = Path(__file__).parent / "library"
 """Folder of the tasks that are shipped."""
@@ -162,14 +163,10 @@ class Task(Data):
         """The declaration of the entry point in the first language."""
         return prototype(self, self.languages[0])
 
-    @cached_property
+    @property
     def workload_lines(self) -> str:
-        """A line for each workload with its dimensions, as prompts show them."""
-        lines = []
-        for load in self.workloads:
-            values = [f"{key} = {value}" for key, value in {**load.dims, **load.params, **load.args}.items()]
-            lines.append(f"- {load.name}" + (f": {', '.join(values)}" if values else ""))
-        return "\n".join(lines)
+        """The workloads with their dimensions, as prompts show them; of many the ranges and the extremes."""
+        return listed([(load.name, load.values) for load in self.workloads])
 
     @cached_property
     def own_check(self) -> bool:

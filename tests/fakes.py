@@ -28,7 +28,7 @@ from state.settings import Settings
 from state.verdict import CompileError, Passed, Verdict, WorkloadTiming
 from tasks.evaluator import BaselineTiming, EvaluatorUnavailable
 from tasks.playbook import load_playbook
-from tasks.task import Task, load_task
+from tasks.task import Task, Workload, load_task
 
 SCAFFOLD = Path(__file__).parent.parent / "tasks" / "scaffold"
 
@@ -67,12 +67,12 @@ class HashEvaluator:
         return self._verdict(program)
 
     def held_out(self, program: Program) -> Verdict:
-        return self._verdict(program)
+        return self._verdict(program, self.task.held_out)
 
     def close(self) -> None:
         pass
 
-    def _verdict(self, program: Program) -> Verdict:
+    def _verdict(self, program: Program, workloads: Sequence[Workload] = ()) -> Verdict:
         number = int(hashlib.sha256(program.source.encode()).hexdigest()[:4], 16)
         if number % 5 == 0:
             return CompileError(message=f"error {number}")
@@ -84,13 +84,17 @@ class HashEvaluator:
                 baseline="eager",
                 noise=0.001,
             )
-            for w in self.task.workloads
+            for w in workloads or self.task.workloads
         )
         return Passed(timings=timings, noise=0.001)
 
 
 class StatedEvaluator(HashEvaluator):
-    """Verdicts that programs state themselves: `// J 150`, `// confirmed 90`; without one it does not compile."""
+    """Verdicts that programs state themselves: `// J 150`, `// confirmed 90`; without one it does not compile.
+
+    `// leaves out NAME`: a pass is not measured on that workload; `// confirmation leaves out NAME`: only then.
+    `// held out: wrong`: it does not pass there.
+    """
 
     version = "stated-1"
 
@@ -100,11 +104,15 @@ class StatedEvaluator(HashEvaluator):
 
     def held_out(self, program: Program) -> Verdict:
         self._here()
-        return super().held_out(program)
+        if "// held out: wrong" in program.source:
+            return CompileError(message="error: not on these")
+        found = re.search(r"// J (\d+)", program.source)
+        return self._verdict(program) if found is None else self._passed(float(found[1]), self.task.held_out)
 
     def confirm(self, program: Program) -> Verdict:
         found = re.search(r"// confirmed (\d+)", program.source)
-        return self._verdict(program) if found is None else self._passed(float(found[1]))
+        verdict = self._verdict(program) if found is None else self._passed(float(found[1]))
+        return _without(verdict, re.search(r"// confirmation leaves out (\w+)", program.source))
 
     def _here(self) -> None:
         if self.away:
@@ -115,16 +123,24 @@ class StatedEvaluator(HashEvaluator):
         found = re.search(r"// J (\d+)", program.source)
         if found is None:
             return CompileError(message="error: it states no score")
-        return self._passed(float(found[1]))
+        return _without(self._passed(float(found[1])), re.search(r"// leaves out (\w+)", program.source))
 
-    def _passed(self, score: float) -> Passed:
+    def _passed(self, score: float, workloads: Sequence[Workload] = ()) -> Passed:
         return Passed(
             timings=tuple(
                 WorkloadTiming(workload=w.name, latency_us=1e4 / score, baseline_us=100.0, baseline="eager", noise=0.0)
-                for w in self.task.workloads
+                for w in workloads or self.task.workloads
             ),
             noise=0.0,
         )
+
+
+def _without(verdict: Verdict, left_out: re.Match[str] | None) -> Verdict:
+    """The verdict without the timing of the workload that was found."""
+    if left_out is None or not isinstance(verdict, Passed):
+        return verdict
+    kept = tuple(timing for timing in verdict.timings if timing.workload != left_out[1])
+    return verdict.model_copy(update={"timings": kept})
 
 
 class ScriptedModel(BaseChatModel):

@@ -220,6 +220,54 @@ def test_a_best_score_counts_as_its_confirmation_found_it(database: Path) -> Non
     assert [e.score for e in logged(services) if e.kind == "attempt"] == [pytest.approx(100), pytest.approx(90)]
 
 
+def test_a_pass_that_leaves_out_a_workload_is_the_best_of_nothing(database: Path) -> None:
+    part, whole = program("J 300", "leaves out r64_c8192"), program("J 100")
+    services, _, coder = scripted(database, [ONE, NOTHING], [part, whole])
+    state = start(compiled(services), budget=2, seed_program="// J 200\n// leaves out r256_c1024\nvoid my_kernel() {}")
+    assert (state["best"]["node"], state["best"]["score"]) == ("n1", pytest.approx(100))
+    assert [(e.verdict, e.score, e.best) for e in logged(services) if e.kind == "attempt"] == [
+        ("passed", 0.0, False), ("passed", 0.0, False), ("passed", pytest.approx(100), True),
+    ]  # fmt: skip
+    assert "# The program to start from" not in coder.prompt(0)
+    assert "not measured on r64_c8192: it cannot be the best" in coder.prompt(1)
+    assert state["tree"]["nodes"][0]["program_id"] is None
+
+
+def test_a_confirmation_that_leaves_out_a_workload_does_not_make_a_best(database: Path) -> None:
+    replies = [program("J 100"), program("J 200", "confirmed 210", "confirmation leaves out r64_c8192")]
+    services, _, _ = scripted(database, [ONE, NOTHING], replies)
+    state = start(compiled(services), budget=2)
+    assert state["best"]["score"] == pytest.approx(100) == state["tree"]["nodes"][1]["score"]
+
+
+def test_held_out_latencies_are_shown_to_no_model(database: Path) -> None:
+    services, _, _ = scripted(database, [ONE, NOTHING], [BETTER[0]])
+    start(compiled(services), "first", budget=1)
+    assert services("first", Settings()).archive.verdicts_of(services.evaluator.evaluated[0])[-1][0] == "held_out"
+    again, planner, coder = scripted(database, [ONE, NOTHING], BETTER)
+    start(compiled(again), "second", budget=2, stagnation=1)
+    prompts = [message.text for call in (*planner.asked, *coder.asked) for message in call]
+    assert any("r64_c8192: 100 us" in text for text in prompts)
+    assert not [text for text in prompts if "r333_c1001" in text]
+
+
+def test_a_best_program_that_fails_on_held_out_inputs_is_said_to(database: Path) -> None:
+    services, _, _ = scripted(database, [ONE, NOTHING], [program("J 100", "held out: wrong")])
+    state = start(compiled(services), budget=1)
+    assert (state["result"]["held_out_score"], state["result"]["gap"]) == (0.0, None)
+    assert state["result"]["held_out_verdict"].startswith("compile error")
+
+
+def test_the_world_model_hears_of_the_best_programs_weak_workloads(database: Path) -> None:
+    child = edits(insert("second idea", 0.5, parent="n1"))
+    services, planner, coder = scripted(database, [ONE, child, ONE, NOTHING], [program("J 150"), *FLAT])
+    start(compiled(services), budget=5, stagnation=1)
+    weak = "r256_c1024 1.50x (noise 0.0%), r64_c8192 1.50x (noise 0.0%), r2048_c384 1.50x (noise 0.0%)"
+    assert f"Its gain over the baseline is least on {weak}." in coder.prompt(2)
+    assert "Its gain is least on" not in planner.prompt(1), "its timings are shown as the outcome's"
+    assert f"Its gain is least on {weak}." in planner.prompt(2)
+
+
 def test_another_run_reuses_verdicts_and_still_counts_them(database: Path) -> None:
     services, _, _ = scripted(database, [ONE, NOTHING], BETTER)
     start(compiled(services), "first", budget=3)

@@ -13,7 +13,7 @@ from fakes import SCAFFOLD
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from prompts import coder, world_model
+from prompts import coder, feedback, world_model
 from prompts.coder import Assignment, parse_program
 from prompts.rendering import prompt_hash
 from prompts.world_model import Situation, parse_edits, refusal
@@ -23,7 +23,9 @@ from state.program import Language, Program
 from state.search import Best, LastAttempt, Outcome
 from state.tree import Intent, SearchTree, new_tree
 from state.verdict import Passed, WorkloadTiming
-from tasks.task import load_task
+from tasks.evaluator import BaselineTiming
+from tasks.task import Task, Workload, load_task
+from tasks.workloads import listed
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 TASK = load_task(SCAFFOLD)
@@ -76,7 +78,8 @@ def test_world_model_prompt_after_an_intent_with_refused_edits_and_a_persons_wor
     prompt = world_model.ask(
         situation(
             grown(), round=2, evaluations=9, best=Best(node="n1", program="p1", score=141.26, noise=0.01),
-            outcome=outcome, detail=coder.timings(PASSED), words=("on your prune of n3: it pays off on long rows",),
+            outcome=outcome, detail=feedback.timings(PASSED, TASK),
+            words=("on your prune of n3: it pays off on long rows",),
             rejected=(refusal(Rejection(event=Prune(node="n1"), reason="n1 has been evaluated")),),
         )
     )  # fmt: skip
@@ -94,7 +97,8 @@ def test_world_model_prompt_after_an_intent_that_failed() -> None:
 def test_world_model_prompt_when_the_frontier_is_empty() -> None:
     best = Best(node="n1", program="p1", score=141.26, noise=0.01)
     tree = grown(Prune(node="n3"), Prune(node="n4", evidence="no gain"))
-    same_as_snapshot("world_model_empty", world_model.ask(situation(tree, round=3, evaluations=10, best=best)))
+    prompt = world_model.ask(situation(tree, round=3, evaluations=10, best=best, weakest=feedback.weakest(PASSED)))
+    same_as_snapshot("world_model_empty", prompt)
 
 
 def test_repair_prompt() -> None:
@@ -160,6 +164,76 @@ def test_coder_prompt_after_a_pass_shows_the_program_once() -> None:
     prompt = coder.ask(assignment(attempt=2, best=BEST, best_verdict=PASSED, last=passed, last_program=BEST))
     assert prompt.text.count("// the best so far") == 1
     same_as_snapshot("coder_passed", prompt)
+
+
+def with_workloads(count: int) -> Task:
+    """The scaffold with so many workloads, each of other dimensions but for a constant third one."""
+    loads = [
+        Workload(name=f"w{index}", dims={"rows": 1 + index * 7 % count, "columns": 128 * (1 + index % 3)})
+        for index in range(count)
+    ]  # fmt: skip
+    return TASK.model_copy(update={"workloads": tuple(loads)})
+
+
+def passed_on(task: Task) -> Passed:
+    """A pass whose gain grows from workload to workload, from 0.5x on."""
+    timings = [
+        WorkloadTiming(workload=load.name, latency_us=20.0, baseline_us=10.0 + index, baseline="eager", noise=0.03)
+        for index, load in enumerate(task.workloads)
+    ]  # fmt: skip
+    return Passed(timings=tuple(timings), noise=0.01)
+
+
+def test_coder_prompt_with_many_workloads() -> None:
+    task = with_workloads(48)
+    passed = last("passed", "passed, J 90.0 (noise 1.0%)", FAILED, score=90.0)
+    prompt = coder.ask(
+        assignment(task=task, attempt=3, parent=PARENT, parent_score=100.5, parent_verdict=passed_on(task), best=BEST,
+                   best_verdict=passed_on(task), last=passed, last_program=FAILED, last_verdict=passed_on(task))
+    )  # fmt: skip
+    same_as_snapshot("coder_many_workloads", prompt)
+
+
+@pytest.mark.parametrize("count", [13, 48, 500])
+def test_prompts_do_not_grow_with_the_number_of_workloads(count: int) -> None:
+    task, least = with_workloads(count), with_workloads(13)
+    rows = [BaselineTiming(workload=load.name, latency_us={"eager": 9.0, "cdist": 8.0}, strongest="cdist")
+            for load in task.workloads]  # fmt: skip
+
+    def lines(about: Task) -> int:
+        shown = feedback.timings(passed_on(about), about)
+        return len(f"{about.workload_lines}\n{shown}".splitlines())
+
+    assert lines(task) <= lines(least) + len(TASK.dims) * 2
+    assert len(feedback.baseline_line(rows)) < 120 and len(feedback.weakest(passed_on(task))) < 100
+    assert feedback.baseline_line(rows[:3]).count("cdist 8.00 us") == 3
+
+
+def test_of_many_workloads_the_ends_are_named_with_their_dimensions() -> None:
+    task = with_workloads(48)
+    text = feedback.timings(passed_on(task), task)
+    assert text.startswith("Slower than the baseline on 9 of 48 workloads, within noise of it on 3, faster on 36; ")
+    assert [line.split(":")[0] for line in text.splitlines() if line.startswith("- ")] == [
+        "- w0", "- w1", "- w2", "- w3", "- w4", "- w45", "- w46", "- w47",
+    ]  # fmt: skip
+    assert "- w1: 20.0 us, baseline (eager) 11.0 us, 0.55x, noise 3.0% (rows = 8, columns = 256)" in text
+    assert feedback.weakest(passed_on(task)).startswith("w0 0.50x (noise 3.0%), w1 0.55x")
+
+
+def test_workloads_are_listed_one_by_one_up_to_twelve_and_then_by_their_ranges() -> None:
+    assert with_workloads(12).workload_lines.count("\n") == 11
+    mixed = [(f"w{index}", {"n": index * index, "mode": f"{'x' * 60}{index}", "causal": index % 2 == 0, "eps": 1e-6})
+             for index in range(13)]  # fmt: skip
+    assert listed(mixed).splitlines() == [
+        "13 workloads, made of",
+        "- n: 13 values from 0 to 144",
+        "- mode: 13 different values",
+        "- causal: False, True",
+        "- eps = 1e-06 in all",
+        "Where one of these is smallest or largest:",
+        f"- w0: n = 0, mode = {'x' * 37}..., causal = True, eps = 1e-06",
+        f"- w12: n = 144, mode = {'x' * 37}..., causal = True, eps = 1e-06",
+    ]
 
 
 def test_a_prompt_is_archived_without_the_programs_text() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fakes import HashEvaluator
 
 from state.program import Program
 from state.verdict import Receipt, Verdict
+from tasks.task import Workload
 
 
 class VouchedEvaluator(HashEvaluator):
     """HashEvaluator's verdicts, each with a receipt."""
 
-    def _verdict(self, program: Program) -> Verdict:
-        return super()._verdict(program).model_copy(update={"receipt": receipt(program.id, self.task.hash)})
+    def _verdict(self, program: Program, workloads: Sequence[Workload] = ()) -> Verdict:
+        return super()._verdict(program, workloads).model_copy(update={"receipt": receipt(program.id, self.task.hash)})
 
 
 def receipt(program: str, task_hash: str) -> Receipt:

@@ -100,7 +100,7 @@ def _trace(
     receipt, tolerance = measured.receipt, measured.task.tolerance
     extra = {
         "errors": "not recorded; checked element by element against the tolerance",
-        **tolerance.model_dump(),
+        **({} if tolerance is None else tolerance.model_dump()),
         "checks": list(receipt.checks),
         "receipt": receipt.id,
     }
