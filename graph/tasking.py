@@ -17,8 +17,9 @@ from graph.report import baseline_view
 from graph.services import evaluator_for
 from state.program import SUFFIX, Program, language_of
 from state.settings import Settings
-from state.verdict import Verdict, score_of, summary, voucher
+from state.verdict import Passed, Verdict, score_of, summary, voucher
 from tasks.playbook import load_playbook
+from tasks.sources import kernelbench
 from tasks.task import Task, TaskError, find_task, shipped
 
 SCAFFOLD = Path(__file__).parent.parent / "tasks" / "scaffold"
@@ -132,6 +133,15 @@ def evaluate(
     for path, verdict in verdicts:
         table.add_row(path.name, verdict.kind.replace("_", " "), f"{score_of(verdict):.1f}", voucher(verdict))
     output(rows, table, as_json)
+    if found.origin.startswith(kernelbench.ORIGIN) and not as_json:
+        say(_fast(verdicts))
+
+
+def _fast(verdicts: list[tuple[Path, Verdict]]) -> str:
+    """KernelBench's measure, over the strongest baseline."""
+    speedups = [score_of(verdict) / 100 if isinstance(verdict, Passed) else None for _, verdict in verdicts]
+    shares = [f"fast_{p:g} {kernelbench.fast_p(speedups, p):.2f}" for p in (0.0, 1.0, 2.0)]
+    return f"{', '.join(shares)} over {len(speedups)} program(s), against the strongest baseline"
 
 
 def _settings(task: str, **choices: object) -> Settings:

@@ -21,6 +21,7 @@ from tasks.parts import TensorSpec as TensorSpec  # noqa: PLC0414
 from tasks.parts import Tolerance as Tolerance  # noqa: PLC0414
 from tasks.parts import Workload as Workload  # noqa: PLC0414
 from tasks.prototype import described, prototype
+from tasks.sources import SOURCES
 
 LIBRARY = Path(__file__).parent / "library"
 """Folder of the tasks that are shipped."""
@@ -252,7 +253,10 @@ def _defines(source: str, function: str) -> bool:
 
 
 def find_task(name: str) -> Task:
-    """The shipped task of this name, or the one in this folder; TaskError lists what there is."""
+    """The shipped task of this name, the one in this folder, or SOURCE:REST; TaskError lists what there is."""
+    prefix, _, rest = name.partition(":")
+    if prefix in SOURCES:
+        return load_task(SOURCES[prefix](rest))
     if "/" in name or Path(name).is_dir():
         return load_task(Path(name))
     if name in shipped():

@@ -1,0 +1,11 @@
+"""Where tasks come from beside folders: a prefix before the first colon of a task's name names the source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tasks.sources import kernelbench
+
+SOURCES: dict[str, Callable[[str], Path]] = {"kernelbench": kernelbench.materialise}
+"""Turns what follows the colon into a task folder; raises TaskError."""
