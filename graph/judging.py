@@ -30,6 +30,7 @@ from state.verdict import (
     summary,
     voucher,
 )
+from tasks.sources import kernelbench
 from tasks.submissions import read_programs
 from tasks.task import Task, find_task
 
@@ -73,6 +74,8 @@ def evaluate(
     finally:
         evaluator.close()
     parts = [*standings_view(ranked, found, times, console.width), *remarks(ranked)]
+    if found.origin.startswith(kernelbench.ORIGIN):
+        parts.append(fast_shares(ranked))
     if workloads:
         parts += latencies_views(ranked, console.width)
     output([_plain(one, ranked) for one in ranked], Group(*parts), as_json)
@@ -161,6 +164,13 @@ def remarks(ranked: list[Judged]) -> list[RenderableType]:
             message = "" if failed.kind == "passed" else f"\n{failed.message.strip()}"
             lines.append(Text(f"\n{one.name}: {_reason(failed, one.workloads)}{message}"))
     return lines
+
+
+def fast_shares(ranked: list[Judged]) -> Text:
+    """KernelBench's measure, over the strongest baseline."""
+    speedups = [one.score / 100 if one.comparable else None for one in ranked]
+    shares = [f"fast_{p:g} {kernelbench.fast_p(speedups, p):.2f}" for p in (0.0, 1.0, 2.0)]
+    return Text(f"{', '.join(shares)} over {len(ranked)} program(s), against the strongest baseline")
 
 
 def latencies_views(ranked: list[Judged], width: int) -> list[RenderableType]:

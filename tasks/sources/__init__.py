@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tasks.sources import flashinfer
+from tasks.sources import flashinfer, kernelbench
 
-SOURCES: dict[str, Callable[[str], Path]] = {"flashinfer": flashinfer.materialise}
+SOURCES: dict[str, Callable[[str], Path]] = {
+    "flashinfer": flashinfer.materialise,
+    "kernelbench": kernelbench.materialise,
+}
 """Turns what follows the colon into a task folder; raises TaskError."""
