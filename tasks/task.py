@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from state.program import Language
 from tasks.errors import TaskError as TaskError  # noqa: PLC0414 - passed on to importers
 from tasks.prototype import described, prototype
+from tasks.sources import SOURCES
 
 LIBRARY = Path(__file__).parent / "library"
 """Folder of the tasks that are shipped."""
@@ -272,7 +273,10 @@ def load_task(folder: Path) -> Task:
 
 
 def find_task(name: str) -> Task:
-    """The shipped task of this name, or the one in this folder; TaskError lists what there is."""
+    """The shipped task of this name, the one in this folder, or SOURCE:REST; TaskError lists what there is."""
+    prefix, _, rest = name.partition(":")
+    if prefix in SOURCES:
+        return load_task(SOURCES[prefix](rest))
     if "/" in name or Path(name).is_dir():
         return load_task(Path(name))
     if name in shipped():
