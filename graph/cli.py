@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from graph.collecting import collect
 from graph.console import FAILED, PARKED, USAGE, complain
+from graph.grading import grade_submission
 from graph.inspecting import best, runs, show, tree
 from graph.people import approve, edit, studio
 from graph.searching import resume, run
@@ -31,6 +32,7 @@ app = typer.Typer(
 for command in (run, resume, collect, runs, tree, show, best, approve, edit, tasks, new, check, studio, verify):
     app.command()(command)
 app.command("eval")(evaluate)
+app.command("grade")(grade_submission)
 app.command("graph")(draw_graph)
 
 

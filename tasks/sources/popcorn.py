@@ -131,6 +131,11 @@ class Problem(_Data):
         return next(entry.name for entry in self.manifest.files if entry.source == SUBMISSION)
 
 
+def case_file(cases: tuple[dict[str, Value], ...]) -> str:
+    """Upstream's text for cases, a line each. Its harness reads booleans back as strings, so that "False" is true."""
+    return "".join("; ".join(f"{name}: {value}" for name, value in case.items()) + "\n" for case in cases)
+
+
 def read_problem(path: Path) -> Problem:
     """The problem of a folder or of a task.yml; TaskError names the file and the key, also where one is refused."""
     file = (path / "task.yml" if path.is_dir() else path).resolve()
