@@ -24,7 +24,7 @@ from tasks.confined import Confined
 from tasks.driver import DeviceSick
 from tasks.errors import EvaluatorUnavailable
 from tasks.grades import Grade, Lines, Mode, Phase, benchmarks_of, lines_of, outcome_of, score_of, tests_of
-from tasks.isolation import adopt_orphans
+from tasks.isolation import adopting_orphans
 from tasks.launcher import Launcher, Room
 
 _SCRIPT = Path(__file__).with_name("harness.py")
@@ -79,15 +79,14 @@ class Request:
 
 
 def grade(request: Request, mode: Mode, seed: int | None = None) -> Grade:
-    """The grade; everything that the submission started is dead. This process becomes a child subreaper.
+    """The grade; everything that the submission started is dead. Meanwhile this process is a child subreaper.
 
     leaderboard runs tests, benchmarks and ranked benchmarks one after the other, while they pass. Raises
     EvaluatorUnavailable.
     """
-    adopt_orphans()
     modes: tuple[Mode, ...] = ("test", "benchmark", "leaderboard") if mode == "leaderboard" else (mode,)
     phases: list[Phase] = []
-    with tempfile.TemporaryDirectory(prefix="ksearch-grade-") as folder:
+    with adopting_orphans(), tempfile.TemporaryDirectory(prefix="ksearch-grade-") as folder:
         try:
             harness = _Harness(request, Path(folder))
             try:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
-import torch._dynamo
 
 SEQUENCES: tuple[str, ...] = ()
 """Arguments that are sequences of whole numbers, written as text: "96, 128"."""
@@ -85,5 +86,14 @@ def ref_kernel(data: Any) -> Any:
     return _UPSTREAM.ref_kernel(data)
 
 
-torch._dynamo.config.recompile_limit = 64  # one for each workload
-compiled = torch.compile(_UPSTREAM.ref_kernel, dynamic=False)
+def compiled(data: Any) -> Any:
+    """Upstream's reference through torch.compile, once for each workload; it may write into `data`."""
+    return _compiled()(data)
+
+
+@functools.cache
+def _compiled() -> Callable[[Any], Any]:
+    import torch._dynamo  # takes seconds
+
+    torch._dynamo.config.recompile_limit = 64
+    return torch.compile(_UPSTREAM.ref_kernel, dynamic=False)

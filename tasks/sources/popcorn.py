@@ -17,6 +17,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from tasks.errors import TaskError
 
@@ -145,7 +146,7 @@ def read_problem(path: Path) -> Problem:
     try:
         manifest = Manifest.model_validate(data)
     except ValidationError as error:
-        lines = [f"{file}: {'.'.join(map(str, item['loc'])) or 'task'}: {item['msg']}" for item in error.errors()]
+        lines = [": ".join(filter(None, (str(file), *_said(item)))) for item in error.errors()]
         raise TaskError("\n".join(lines)) from None
     if manifest.multi_gpu:
         raise TaskError(f"{file}: multi_gpu: problems for several GPUs are not supported: programs are given one")
@@ -157,6 +158,11 @@ def read_problem(path: Path) -> Problem:
     for language, source in (manifest.templates or {}).items():
         _text(file, f"templates.{language}", source)
     return Problem(file=file, manifest=manifest, texts=texts)
+
+
+def _said(error: ErrorDetails) -> tuple[str, str]:
+    """The key, empty where the message itself begins with it, and the message."""
+    return ".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")
 
 
 def _yaml(file: Path) -> dict[str, Any]:
