@@ -18,6 +18,8 @@ from tasks.sources.popcorn import Problem, Value, read_problem
 _BASE = Path(__file__).with_name("gpumode_reference.py")
 _NO_SEQUENCES = "SEQUENCES: tuple[str, ...] = ()\n"
 _WANTED = ("generate_input", "ref_kernel", "check_implementation")
+_MAY_WRITE = ["data*"]
+"""Upstream's programs are given copies, and many write their answer into a tensor that comes with the data."""
 _LIMITS = {"call_s": 30.0, "compile_s": 300.0, "memory_mb": 8192, "gpu_memory_mb": 16384}
 """A first call may tune a Triton kernel, and loading may compile C++ and CUDA inline."""
 
@@ -75,6 +77,7 @@ def _manifest(problem: Problem, files: tuple[str, ...]) -> dict[str, Any]:
         "specification": _specification(problem),
         "call": "data",
         "entry_point": "custom_kernel",
+        "may_write": _MAY_WRITE,
         "languages": ["python"],
         "baselines": ["ref_kernel"],
         "cuda_baselines": ["compiled"],
@@ -94,7 +97,7 @@ def _specification(problem: Problem) -> str:
     parts += [f"Upstream's {name}:\n```python\n{text.strip()}\n```" for name, text in code.items()]
     parts.append(
         "The program defines custom_kernel(data): data is what generate_input returns, and it returns what ref_kernel "
-        "returns. check_implementation judges it."
+        "returns, in tensors of its own or in those that came with the data. check_implementation judges it."
     )
     return "\n\n".join(filter(None, parts)) + "\n"
 
