@@ -154,6 +154,12 @@ def test_booleans_stay_booleans_but_for_upstreams_case_file(tmp_path: Path) -> N
     assert case_file(problem.manifest.tests).splitlines()[1] == "rows: 2; masked: False; widths: [3, 4]; seed: 12"
 
 
+def test_a_named_tuple_becomes_a_plain_one(tmp_path: Path) -> None:
+    pairs = REFERENCE.replace("    return out\n", "    return torch.sort(out)\n")
+    module = _import(materialise(str(write_problem(tmp_path, reference=pairs))) / "reference.py")
+    assert [type(f(inputs(module, 1, **ARGS))) for f in (module.reference, module.ref_kernel)] == [tuple, tuple]
+
+
 def test_two_problems_do_not_share_upstreams_modules(tmp_path: Path) -> None:
     first = _import(materialise(str(write_problem(tmp_path / "a"))) / "reference.py")
     changed_reference = REFERENCE.replace("Scale(3.0)", "Scale(5.0)")
