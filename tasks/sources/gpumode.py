@@ -15,6 +15,8 @@ from tasks.errors import TaskError
 from tasks.sources.folders import kept, toml
 from tasks.sources.popcorn import Problem, Value, read_problem
 
+ORIGIN = "GPU Mode reference-kernels"
+"""What the origin of these tasks begins with."""
 _BASE = Path(__file__).with_name("gpumode_reference.py")
 _NO_SEQUENCES = "SEQUENCES: tuple[str, ...] = ()\n"
 _WANTED = ("generate_input", "ref_kernel", "check_implementation")
@@ -82,7 +84,7 @@ def _manifest(problem: Problem, files: tuple[str, ...]) -> dict[str, Any]:
         "baselines": ["ref_kernel"],
         "cuda_baselines": ["compiled"],
         "files": list(files),
-        "origin": f"GPU Mode reference-kernels, {problem.name}",
+        "origin": f"{ORIGIN}, {problem.name}",
         "provenance": "upstream's generate_input under fresh seeds",
         "workloads": loads(manifest.benchmarks, ""),
         "held_out": loads(manifest.tests, "test "),
