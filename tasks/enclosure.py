@@ -1,6 +1,7 @@
 """Puts a script into Linux namespaces of its own: it sees no other process, no network and no writable disk.
 
-Run as a script by a bare interpreter: enclosure.py CONTROL_FD SCRATCH_FOLDER SCRATCH_MIB SCRIPT ARGUMENTS...
+Run as a script by a bare interpreter: enclosure.py CONTROL_FD SCRATCH_FOLDER SCRATCH_MIB SHARED_MIB SCRIPT ARGUMENTS...
+SHARED_MIB is the size of a /dev/shm of the script's own; with 0 it sees the machine's, read-only.
 Whoever starts it is a child subreaper and holds the other ends of the control socket (SOCK_SEQPACKET) and of standard
 input. It is sent the process ids of the script and of the namespace's first process (0 where there is none), reaps
 this process, which ends at once, sends a message of its own, and is told what is in force. Where standard input ends,
@@ -39,7 +40,7 @@ _LIBC.syscall.argtypes = (c_ulong, c_int, c_char_p, c_uint, c_void_p, c_ulong)
 
 def main() -> None:
     """The script has run, in whatever of the enclosure this machine allows."""
-    control, scratch, size, script = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
+    control, scratch, sizes, script = int(sys.argv[1]), sys.argv[2], (int(sys.argv[3]), int(sys.argv[4])), sys.argv[5]
     inside = _unshare()
     first = _fork_first() if "pid" in inside else 0
     child = os.fork()
@@ -52,12 +53,12 @@ def main() -> None:
     os.close(nothing)
     if not os.read(control, 64):
         os._exit(1)
-    in_force = inside + (_close_off(scratch, size, inside) if "mount" in inside else [])
+    in_force = inside + (_close_off(scratch, sizes, inside) if "mount" in inside else [])
     in_force += _give_up_rights()
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.chdir(scratch)
     os.write(control, json.dumps(in_force).encode())  # fails where the parent died before it could be watched
-    sys.argv[:] = sys.argv[4:]
+    sys.argv[:] = sys.argv[5:]
     runpy.run_path(script, run_name="__main__")
 
 
@@ -94,9 +95,10 @@ def _fork_first() -> int:
     os._exit(0)
 
 
-def _close_off(scratch: str, scratch_mib: int, inside: list[str]) -> list[str]:
+def _close_off(scratch: str, sizes: tuple[int, int], inside: list[str]) -> list[str]:
     """What of the file system is closed: all of it read-only, but for a small scratch folder in memory."""
     done = []
+    scratch_mib, shared_mib = sizes
     _LIBC.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
     attributes = (c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
     size = ctypes.sizeof(attributes)
@@ -105,6 +107,10 @@ def _close_off(scratch: str, scratch_mib: int, inside: list[str]) -> list[str]:
     options = f"size={scratch_mib}m,nr_inodes={_FILES_PER_MIB * scratch_mib},mode=700".encode()
     if _LIBC.mount(b"scratch", os.fsencode(scratch), b"tmpfs", _MS_NOSUID | _MS_NODEV, options) == 0:
         done.append(f"scratch of {scratch_mib} MiB")
+    options = f"size={shared_mib}m,mode=1777".encode()
+    flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+    if shared_mib and _LIBC.mount(b"shared", b"/dev/shm", b"tmpfs", flags, options) == 0:
+        done.append(f"shared memory of {shared_mib} MiB")
     if "pid" in inside and _own_proc("user" in inside):
         done.append("own /proc")
     return done

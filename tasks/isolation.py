@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _PR_SET_DUMPABLE = 4
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _KILL_S = 5.0
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -20,6 +20,18 @@ def adopt_orphans() -> None:
     """Descendants whose parent dies become children of this process, so that daemons stay in sight."""
     if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
+
+
+@contextlib.contextmanager
+def adopting_orphans() -> Iterator[None]:
+    """As `adopt_orphans`, until the end of the block."""
+    before = ctypes.c_int()
+    _LIBC.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    adopt_orphans()
+    try:
+        yield
+    finally:
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
 def hide_memory() -> None:

@@ -16,12 +16,21 @@ from tasks.isolation import kill
 
 _HERE = Path(__file__).parent
 _START_S = 20.0
-_SCRATCH_MIB, _TORCH_SCRATCH_MIB = 64, 768
-"""Size of the scratch folder: enough for compilers' caches where a program may bring compilers."""
+_TORCH_SCRATCH_MIB = 768
+"""Size of the scratch folder where a program may bring compilers: enough for their caches."""
 _WARM_S = 180.0
 """Seconds that the zygote may take to import PyTorch."""
 _KEPT = ("OMP_", "GOMP_", "GLIBC_", "KSEARCH_MARK")
 _KEPT_BY_TORCH = (*_KEPT, "LD_LIBRARY_PATH", "CUDA_", "PYTHONPATH", "NVIDIA_", "TRITON_PTXAS")
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a bare interpreter's script may write, in memory."""
+
+    scratch_mib: int = 64
+    shared_mib: int = 0
+    """Size of a /dev/shm of its own, which semaphores need."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +54,18 @@ class Started:
         os.close(self.lifeline)
 
 
+_CANDIDATES = Room()
+
+
 class Launcher:
     """One way of starting candidates below one folder. Not safe for use by several threads at once."""
 
-    def __init__(self, uses_torch: bool, folder: Path, script: Path = _HERE / "candidate.py") -> None:
-        """A bare interpreter runs `script`; the zygote has a script of its own."""
+    def __init__(
+        self, uses_torch: bool, folder: Path, script: Path = _HERE / "candidate.py", room: Room = _CANDIDATES
+    ) -> None:
+        """A bare interpreter runs `script` in this `room`; the zygote has a script and a room of its own."""
         self.uses_torch = uses_torch
+        self._room = room
         self._script = script
         self._scratch = (folder / "scratch").absolute()
         self._zygote: subprocess.Popen[bytes] | None = None
@@ -114,7 +129,8 @@ class Launcher:
     def _spawn(self, given: tuple[int, ...]) -> subprocess.Popen[bytes]:
         """The enclosure's launcher under a bare interpreter."""
         control, watched, log, *arena = given
-        words = [_HERE / "enclosure.py", control, self._scratch, _SCRATCH_MIB, self._script, control]
+        sizes = (self._room.scratch_mib, self._room.shared_mib)
+        words = [_HERE / "enclosure.py", control, self._scratch, *sizes, self._script, control]
         command = [sys.executable, "-I", "-S", *map(str, words)]
         return subprocess.Popen(command, stdin=watched, stdout=log, stderr=log, env=self._environment(),
                                 pass_fds=(control, *arena), start_new_session=True)  # fmt: skip

@@ -68,6 +68,7 @@ def _become(request: dict[str, object], fds: list[int], zygote: int) -> None:
         str(guest),
         str(request["scratch"]),
         str(request["scratch_mib"]),
+        "0",
         str(_SCRIPT),
         str(guest),
         shared,
