@@ -12,10 +12,11 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from graph.console import FAILED, Json, output, say, source
+from graph.console import FAILED, Json, output, say
 from tasks.grades import Case, Grade, Mode, Phase
 from tasks.sources.gpumode import say_licence
 from tasks.sources.popcorn import case_file, read_problem
+from tasks.submissions import text_of
 from tasks.task import TaskError
 from tasks.upstream import Request, grade
 
@@ -40,7 +41,7 @@ def grade_submission(
 
     Upstream's harness runs in an enclosure. Nothing is stored.
     """
-    asked = request_for(task, source(file))
+    asked = request_for(task, text_of(file))
     if request is not None:
         request.write_text(json.dumps(asdict(asked)), encoding="utf-8")
         say(f"wrote {request}; on the other machine: python -m tasks.upstream {request.name} --mode {mode}")

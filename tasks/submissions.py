@@ -28,7 +28,7 @@ def read_programs(path: Path, task: Task) -> list[tuple[str, Program]]:
         return [(path.name, program_of(path, task))]
     if path.suffix not in _TEXTS:
         raise TaskError(f"{path}: here task {task.name} takes {_taken(task)} (see --language)")
-    parts = ChainMap({path.name: _text(path)}, _Beside.inside(path.parent), _Beside.of(task))
+    parts = ChainMap({path.name: text_of(path)}, _Beside.inside(path.parent), _Beside.of(task))
     return [(path.name, _loose(path.parent, path.name, parts, task))]
 
 
@@ -72,7 +72,7 @@ def _parts(folder: Path) -> dict[str, str]:
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         if path.suffix in _TEXTS and path.is_file() and not any(part.startswith(".") for part in inside.parts):
-            found[inside.as_posix()] = _text(path)
+            found[inside.as_posix()] = text_of(path)
     return found
 
 
@@ -102,11 +102,12 @@ class _Beside(dict[str, str]):
         path = self._files(name)
         if path is None or not path.is_file():
             raise KeyError(name)
-        self[name] = text = _text(path)
+        self[name] = text = text_of(path)
         return text
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """What a file says. Raises TaskError when it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
