@@ -132,46 +132,50 @@ def _activated(product: Tensor) -> Tensor:
     return F.silu(gate) * linear
 
 
-def _to_bf16(values: Tensor, scale: Tensor) -> Tensor:
-    return _dequantised(values, scale).bfloat16()
+def _dense(values: Tensor, scale: Tensor) -> Tensor:
+    """As the matmuls take it: bf16 on a GPU, fp32 on a processor."""
+    return _dequantised(values, scale).to(_dtype(values))
 
 
-_compiled_to_bf16 = torch.compile(_to_bf16, dynamic=False)
+def _dtype(tensor: Tensor) -> torch.dtype:
+    return torch.bfloat16 if tensor.is_cuda else torch.float32
 
 
-def _by_expert(tensors: Tensors, offset: int, factor: float, narrow: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+_compiled_dense = torch.compile(_dense, dynamic=False)
+
+
+def _by_expert(tensors: Tensors, offset: int, factor: float, dense: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     tokens, shares, sizes = _assigned(tensors, offset, factor)
-    rows = _rows(tensors["hidden_states"], tensors["hidden_states_scale"], tokens).bfloat16()
+    rows = _rows(tensors["hidden_states"], tensors["hidden_states_scale"], tokens).to(_dtype(tokens))
     results = torch.empty_like(rows)
     for local, (part, result) in enumerate(zip(rows.split(sizes), results.split(sizes), strict=True)):
         if len(part):
-            first = narrow(tensors["gemm1_weights"][local], tensors["gemm1_weights_scale"][local])
-            second = narrow(tensors["gemm2_weights"][local], tensors["gemm2_weights_scale"][local])
-            torch.mm(_activated(part @ first.t()).bfloat16(), second.t(), out=result)
+            first = dense(tensors["gemm1_weights"][local], tensors["gemm1_weights_scale"][local])
+            second = dense(tensors["gemm2_weights"][local], tensors["gemm2_weights_scale"][local])
+            torch.mm(_activated(part @ first.t()).to(part.dtype), second.t(), out=result)
     return _summed(tensors, tokens, shares, results)
 
 
 def by_expert(local_expert_offset: int, routed_scaling_factor: float, **tensors: Tensor) -> Tensor:
-    """bf16 matmuls on the weights of the experts that have tokens, dequantised to bf16 by eager PyTorch."""
-    return _by_expert(tensors, local_expert_offset, routed_scaling_factor, _to_bf16)
+    """Matmuls in bf16 (on a GPU) or fp32, on the weights of the experts that have tokens; dequantised eagerly."""
+    return _by_expert(tensors, local_expert_offset, routed_scaling_factor, _dense)
 
 
 def by_expert_compiled(local_expert_offset: int, routed_scaling_factor: float, **tensors: Tensor) -> Tensor:
     """As `by_expert`; one compiled kernel dequantises a weight."""
-    return _by_expert(tensors, local_expert_offset, routed_scaling_factor, _compiled_to_bf16)
+    return _by_expert(tensors, local_expert_offset, routed_scaling_factor, _compiled_dense)
 
 
 def grouped(local_expert_offset: int, routed_scaling_factor: float, **tensors: Tensor) -> Tensor:
-    """All weights dequantised to bf16 by compiled kernels, and two grouped bf16 matmuls over all experts."""
+    """All weights dequantised by compiled kernels, and two grouped matmuls over all experts, in bf16 on a GPU."""
     tokens, shares, sizes = _assigned(tensors, local_expert_offset, routed_scaling_factor)
     ends = torch.tensor(sizes, device=tokens.device).cumsum(0, dtype=torch.int32)
-    rows = _rows(tensors["hidden_states"], tensors["hidden_states_scale"], tokens).bfloat16()
-    first = _compiled_to_bf16(tensors["gemm1_weights"], tensors["gemm1_weights_scale"])
+    rows = _rows(tensors["hidden_states"], tensors["hidden_states_scale"], tokens).to(_dtype(tokens))
+    first = _compiled_dense(tensors["gemm1_weights"], tensors["gemm1_weights_scale"])
     product = F.grouped_mm(rows, first.transpose(1, 2), offs=ends)
-    second = _compiled_to_bf16(tensors["gemm2_weights"], tensors["gemm2_weights_scale"])
-    return _summed(
-        tensors, tokens, shares, F.grouped_mm(_activated(product).bfloat16(), second.transpose(1, 2), offs=ends)
-    )
+    second = _compiled_dense(tensors["gemm2_weights"], tensors["gemm2_weights_scale"])
+    results = F.grouped_mm(_activated(product).to(rows.dtype), second.transpose(1, 2), offs=ends)
+    return _summed(tensors, tokens, shares, results)
 
 
 def block_scaled(local_expert_offset: int, routed_scaling_factor: float, **tensors: Tensor) -> Tensor:
