@@ -183,7 +183,9 @@ def test_a_torch_binding_gets_a_second_definition(task: Task, tmp_path: Path) ->
     file = solution(tmp_path, {"rows.h": "#define WIDTH 8\n", "k.cu": TORCH}, "k.cu::run", spec=spec)
     [(_, program)] = read_programs(file, task.narrowed("cuda"))
     assert 'm.def("run_own", &scaled, "scales rows")' in program.source
-    assert 'm.def("run", [](torch::Tensor x, torch::Tensor y, torch::Tensor largest, ' in program.source
+    assert 'm.def("run", &run_adapter)' in program.source
+    assert "run_adapter(torch::Tensor x, torch::Tensor y, torch::Tensor largest, " in program.source
+    assert 'm.def("ksearch_solution", &' in cuda_solution(program.source, task, convention(task))
 
 
 def test_cuda_that_exports_nothing_by_that_name_is_refused(task: Task, tmp_path: Path) -> None:

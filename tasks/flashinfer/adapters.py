@@ -120,17 +120,19 @@ def _parameters(made: Convention, kind: str) -> list[str]:
 def _wrapped(text: str, bound: _Bound, name: str, call: tuple[list[str], list[str]], own: str) -> str:
     """The source with one more exported function; an export of the name `own` is left out."""
     parameters, given = call
-    body = f"({', '.join(parameters)}) {{ {bound.function}({', '.join(given)}); }}"
+    inner = f"{name}_adapter"
+    adapter = f"static void {inner}({', '.join(parameters)}) {{ {bound.function}({', '.join(given)}); }}\n"
     if bound.form == "tvm-ffi":
         rest = text[: bound.start] + text[bound.end :] if own else text
-        inner = f"{name}_adapter"
-        return f"{rest.rstrip()}\n\nstatic void {inner}{body}\nTVM_FFI_DLL_EXPORT_TYPED_FUNC({name}, {inner});\n"
+        return f"{rest.rstrip()}\n\n{adapter}TVM_FFI_DLL_EXPORT_TYPED_FUNC({name}, {inner});\n"
+    if own:
+        renamed = text[bound.start : bound.end].replace(f'"{own}"', f'"{own}_own"')
+        text = text[: bound.start] + renamed + text[bound.end :]
     module = _MODULE.search(text)
     if module is None:
         raise TaskError(f"{own or name}: no PYBIND11_MODULE in the source: no adapter can be put around it")
-    rest = text[: bound.start] + text[bound.start : bound.end].replace(f'"{own}"', f'"{own}_own"') + text[bound.end :]
-    rest = rest if own else text
-    return f'{rest[: module.end()]}\n    {module[1]}.def("{name}", []{body});{rest[module.end() :]}'
+    start, end = module.span()
+    return f'{text[:start]}{adapter}{text[start:end]}\n    {module[1]}.def("{name}", &{inner});{text[end:]}'
 
 
 def cpp_solution(text: str, task: Task, made: Convention) -> str:
