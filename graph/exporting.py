@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from graph import exporting_gpumode
 from graph.console import DB, FAILED, USAGE, Db, RunId, complain, existing, say
 from graph.report import label
 from graph.running import Ended, Runs
@@ -19,7 +20,10 @@ from tasks.flashinfer import exported
 from tasks.measured import Measured
 from tasks.task import find_task
 
-FORMATS: dict[str, Callable[[Measured], dict[str, str]]] = {"flashinfer-bench": exported.texts}
+FORMATS: dict[str, Callable[[Measured], dict[str, str]]] = {
+    "flashinfer-bench": exported.texts,
+    "gpumode": exporting_gpumode.texts,
+}
 """What each format writes: texts by relative path. Raises TaskError for a program or a task that has no such form."""
 
 
@@ -32,7 +36,7 @@ def export(
     """Write the best program for another project.
 
     Only of a run whose best has a receipt. flashinfer-bench: a solution and a trace for each workload, laid out as in
-    one of its data sets.
+    one of its data sets. gpumode: a submission.py.
     """
     if form not in FORMATS:
         raise typer.Exit(complain(f"--format: {form!r} is none of {', '.join(FORMATS)}", USAGE))

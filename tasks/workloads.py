@@ -32,7 +32,7 @@ def written(values: Values) -> str:
 
 
 def _line(name: str, values: Values) -> str:
-    return f"- {name}: {written(values)}"
+    return f"- {name}: {written(values)}" if values else f"- {name}"
 
 
 def _written(load: tuple[str, Values]) -> str:

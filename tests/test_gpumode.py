@@ -93,7 +93,7 @@ def test_the_task_folder_says_what_upstream_says(tmp_path: Path) -> None:
         "rows=8 masked=no widths=[16..32]x2", "rows=8 masked=yes widths=[16..32]x2"
     ]  # fmt: skip
     assert task["workloads"][0]["args"] == {"rows": 8, "masked": False, "widths": "16, 32"}
-    assert [load["args"]["masked"] for load in task["held_out"]] == [True, False]
+    assert [load["args"]["masked"] for load in task["checked"]] == [True, False]
     assert "device" not in task["workloads"][0]
     assert sorted(task["files"]) == [f"upstream/{name}.py" for name in ("eval", "reference", "task", "utils")]
     assert all((folder / name).is_file() for name in task["files"])
@@ -102,7 +102,7 @@ def test_the_task_folder_says_what_upstream_says(tmp_path: Path) -> None:
 def test_a_problem_that_makes_its_inputs_on_a_gpu_is_for_a_gpu_only(tmp_path: Path) -> None:
     folder = materialise(str(write_problem(tmp_path, reference=REFERENCE.replace("zeros(rows", "zeros('cuda'"))))
     task = tomllib.loads((folder / "task.toml").read_text())
-    assert {load["device"] for load in task["workloads"] + task["held_out"]} == {"cuda"}
+    assert {load["device"] for load in task["workloads"] + task["checked"]} == {"cuda"}
 
 
 def test_the_folder_is_named_by_its_content_and_repaired(tmp_path: Path) -> None:

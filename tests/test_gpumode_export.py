@@ -14,6 +14,7 @@ from graph.exporting_gpumode import texts
 from state.program import Program
 from state.verdict import Passed, WorkloadTiming
 from tasks.errors import TaskError
+from tasks.measured import Measured
 
 PROGRAM = Program(language="python", source=f"from __future__ import annotations\n{RIGHT}")
 VERDICT = Passed(
@@ -28,7 +29,7 @@ VERDICT = Passed(
 def test_the_submission_is_the_program_under_what_vouches_for_it(tmp_path: Path) -> None:
     task = write_task(tmp_path).model_copy(update={"origin": "GPU Mode reference-kernels, toy/rows_py"})
     vouches = receipt(PROGRAM.id, task.hash)
-    (text,) = texts(task, PROGRAM, VERDICT, vouches, "no LLM").values()
+    (text,) = texts(Measured(task, PROGRAM, VERDICT, vouches, "2026-01-01T00:00:00Z", "no LLM")).values()
     assert text.endswith(f"\n\n{PROGRAM.source}")
     assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(PROGRAM.source))
     for said in (
@@ -46,4 +47,4 @@ def test_the_submission_is_the_program_under_what_vouches_for_it(tmp_path: Path)
 def test_a_task_of_another_source_has_no_submission(tmp_path: Path) -> None:
     task = write_task(tmp_path)
     with pytest.raises(TaskError, match="only tasks of gpumode:PATH"):
-        texts(task, PROGRAM, VERDICT, receipt(PROGRAM.id, task.hash))
+        texts(Measured(task, PROGRAM, VERDICT, receipt(PROGRAM.id, task.hash), "2026-01-01T00:00:00Z"))

@@ -87,7 +87,7 @@ def _manifest(problem: Problem, files: tuple[str, ...]) -> dict[str, Any]:
         "origin": f"{ORIGIN}, {problem.name}",
         "provenance": "upstream's generate_input under fresh seeds",
         "workloads": loads(manifest.benchmarks, ""),
-        "held_out": loads(manifest.tests, "test "),
+        "checked": loads(manifest.tests, "test "),
         "limits": _LIMITS,
     }
 
