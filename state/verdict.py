@@ -84,7 +84,7 @@ class Passed(_Verdict):
     """The program is correct on every workload; s = 1."""
 
     kind: Literal["passed"] = "passed"
-    timings: tuple[WorkloadTiming, ...]
+    timings: tuple[WorkloadTiming, ...] = Field(min_length=1)
     noise: float
     """Relative standard error of the score."""
     drifted: bool = False

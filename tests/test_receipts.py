@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes import SCAFFOLD, FakeServices, HashEvaluator, compiled, start
+from pydantic import ValidationError
 from rich.console import Console
 from vouched import VouchedEvaluator, receipt
 
@@ -37,6 +38,11 @@ def test_a_verdict_without_a_receipt_is_called_unverified() -> None:
     assert voucher(passed) == "unverified" and "unverified" in summary(passed)
     vouched = passed.model_copy(update={"receipt": receipt("p", "t")})
     assert voucher(vouched) == receipt("p", "t").id and "unverified" not in summary(vouched)
+
+
+def test_a_pass_says_something_of_one_workload_at_least() -> None:
+    with pytest.raises(ValidationError, match="timings"):
+        Passed(timings=(), noise=0.0)
 
 
 def printed(*arguments: object) -> str:
