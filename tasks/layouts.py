@@ -39,7 +39,8 @@ def _layout(problem: Problem, arena: Arena, name: str) -> dict[str, Any]:
     return {
         "offsets": [offsets[spec.name] for spec in specs],
         "tensors": [
-            {"name": spec.name, "offset": offsets[spec.name], "size": spec.nbytes, "strides": spec.strides,
+            {"name": spec.name, "returned": spec in load.outputs and problem.call != "tensors",
+             "offset": offsets[spec.name], "size": spec.nbytes, "strides": spec.strides,
              "dtype": str(spec.dtype).removeprefix("torch."), "shape": list(spec.shape)} for spec in specs
         ],
         "data": load.data,

@@ -15,6 +15,7 @@ from tasks.confined import Confined
 from tasks.device import Cuda
 from tasks.driver import DeviceSick
 from tasks.faults import Fault, crash, forged, left, raised, rejected, restless, starved
+from tasks.handing import KEPT
 from tasks.launcher import Launcher
 from tasks.layouts import Handovers, calls
 from tasks.problem import Load, Problem
@@ -75,7 +76,7 @@ class Runner:
         self._returned_mb = 0
         """Beside what the task allows: outputs that the program allocates itself."""
         if problem.call != "tensors":
-            self._returned_mb = max(problem.loads[name].written for name in self._order) // _MIB + 1
+            self._returned_mb = KEPT * max(problem.loads[name].written for name in self._order) // _MIB + 1
         self._process = Confined(launcher, arena.fds)
 
     @property
