@@ -150,6 +150,13 @@ def test_missing_tables_are_made_up_and_said_to_be_synthetic(root: Path) -> None
     assert not torch.equal(inputs_of(task, "cccccccc", seed=1)["cache"], made["cache"])
 
 
+def test_every_made_up_sequence_has_as_many_pages_as_queries(root: Path) -> None:
+    task = paged_task(root, *(paged_workload(f"{number:08d}", total_q=18) for number in range(6)))
+    for load in task.workloads:
+        made = inputs_of(task, load.name)
+        assert bool((made["kv_indptr"].diff() >= made["qo_indptr"].diff()).all()) and made["qo_indptr"][-1] == 18
+
+
 def test_a_pointer_of_git_lfs_is_no_blob(root: Path) -> None:
     (root / BLOB).parent.mkdir(parents=True)
     (root / BLOB).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
