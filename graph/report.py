@@ -147,13 +147,17 @@ def baseline_view(rows: Sequence[BaselineTiming]) -> RenderableType:
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(row.workload, *(_latency(row, name) for name in names))
-    return Group("PyTorch baselines in us; programs are measured against the strongest (*)", table)
+    said = "PyTorch baselines in us; programs are measured against the strongest (*)"
+    if any(row.plan_us for row in rows):
+        said += "; plan: host time before the call, not part of it"
+    return Group(said, table)
 
 
 def _latency(row: BaselineTiming, name: str) -> str:
     if name not in row.latency_us:
         return "-"
-    return f"{row.latency_us[name]:.0f}{'*' if name == row.strongest else ''}"
+    planned = f" (+{row.plan_us[name]:.0f} plan)" if name in row.plan_us else ""
+    return f"{row.latency_us[name]:.0f}{'*' if name == row.strongest else ''}{planned}"
 
 
 def result_view(state: SearchState, verdict: Verdict | None, vouch: Vouch) -> RenderableType:

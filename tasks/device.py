@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
@@ -34,8 +34,8 @@ class Device(Protocol):
     def settle(self) -> None:
         """Nothing of this process is running that could disturb a candidate."""
 
-    def timed(self, function: Callable[..., Any], inputs: Mapping[str, torch.Tensor]) -> tuple[float, Any]:
-        """Latency of one call in microseconds, and its result."""
+    def timed(self, work: Callable[[], Any], name: str) -> tuple[float, Any]:
+        """Latency of one call in microseconds, and its result; `name` is that of other calls like it."""
 
     def sleep_us(self, host_us: float) -> float:
         """How long the device must be kept busy so that a call that takes `host_us` to launch is launched in time."""
@@ -63,10 +63,10 @@ class Cpu:
         """OpenMP's threads of this process are asleep."""
         wait_until_quiet(_QUIET_S)
 
-    def timed(self, function: Callable[..., Any], inputs: Mapping[str, torch.Tensor]) -> tuple[float, Any]:
+    def timed(self, work: Callable[[], Any], name: str) -> tuple[float, Any]:
         """Wall-clock time."""
         began = time.perf_counter_ns()
-        result = function(**inputs)
+        result = work()
         return (time.perf_counter_ns() - began) / 1000, result
 
     def sleep_us(self, host_us: float) -> float:
@@ -111,7 +111,7 @@ class Cuda:
         self._operations_per_us = per_clock * properties.multi_processor_count * _BOOST_GHZ * 1000
         self._cycles_per_us = 1000.0
         self._cycles_per_us = self._measured_cycles()
-        self._sleeps: dict[Any, float] = {}
+        self._sleeps: dict[str, float] = {}
 
     def _bandwidth(self) -> float:
         """Bytes per microsecond from the memory's clock and width; 0 when the driver does not say."""
@@ -139,19 +139,19 @@ class Cuda:
         """All work of this process on the device is done."""
         self.driver.synchronize()
 
-    def timed(self, function: Callable[..., Any], inputs: Mapping[str, torch.Tensor]) -> tuple[float, Any]:
+    def timed(self, work: Callable[[], Any], name: str) -> tuple[float, Any]:
         """Time between two events: the caches are cold, and the launches are hidden behind a sleeping kernel."""
         start, end = self._events
         self.driver.synchronize()
         self._flush.zero_()
-        torch.cuda._sleep(int(self._sleeps.get(function, _MOST_SLEEP_US / 4) * self._cycles_per_us))  # type: ignore[no-untyped-call]
+        torch.cuda._sleep(int(self._sleeps.get(name, _MOST_SLEEP_US / 4) * self._cycles_per_us))  # type: ignore[no-untyped-call]
         self.driver.record(start)
         began = time.perf_counter_ns()
-        result = function(**inputs)
+        result = work()
         launched = (time.perf_counter_ns() - began) / 1000
         self.driver.record(end)
         self.driver.synchronize()
-        self._sleeps[function] = self.sleep_us(launched)
+        self._sleeps[name] = self.sleep_us(launched)
         return self.driver.elapsed_us(start, end), result
 
     def sleep_us(self, host_us: float) -> float:

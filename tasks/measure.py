@@ -165,8 +165,8 @@ class Measurement:
 
     def _baseline(self, track: Track, inputs: Tensors) -> tuple[float, Tensors]:
         """As `_warm_call`, of the baseline; also what it returned."""
-        timed(self._problem, track.formulation, track.earlier)
-        latency_us, result = timed(self._problem, track.formulation, inputs)
+        timed(self._problem, track.load, track.formulation, track.earlier)
+        latency_us, result = timed(self._problem, track.load, track.formulation, inputs)
         return latency_us, self._problem.named(track.formulation, track.load, result)
 
     def _round(self, track: Track) -> None:

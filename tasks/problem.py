@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -115,10 +117,47 @@ class Problem:
 
     def formulation(self, function: str, load: Load, inputs: Tensors) -> Tensors:
         """The outputs of one formulation by name; ProblemError when it raises or returns too few."""
-        return self.named(function, load, self._call(function, **inputs))
+        work = self.prepared(function, load, inputs)
+        return self.named(function, load, self._guarded(function, work))
+
+    def prepared(self, function: str, load: Load, inputs: Tensors) -> Callable[[], Any]:
+        """One call of a formulation, ready to be timed: what `plan_<function>` makes is made, and passed first.
+
+        ProblemError when that raises.
+        """
+        plan, planned = f"plan_{function}", ()
+        if hasattr(self._module, plan):
+            planned = (self._call(plan, **self._given(plan, load, inputs)),)
+        return partial(self.function(function), *planned, **self._given(function, load, inputs))
+
+    def plan_us(self, function: str, load: Load, inputs: Tensors) -> float | None:
+        """Host time in microseconds of what is planned untimed before a formulation; None when there is no plan."""
+        plan = f"plan_{function}"
+        if not hasattr(self._module, plan):
+            return None
+        given = self._given(plan, load, inputs)
+        self.device.settle()
+        began = time.perf_counter_ns()
+        self._call(plan, **given)
+        self.device.settle()
+        return (time.perf_counter_ns() - began) / 1000
+
+    def _given(self, function: str, load: Load, inputs: Tensors) -> dict[str, Any]:
+        return {**inputs, **self.numbers(function, load)}
+
+    def numbers(self, function: str, load: Load) -> dict[str, float]:
+        """The dims and params of a workload that a formulation asks for by name, besides its inputs."""
+        known = {**load.dims, **load.params}
+        try:
+            wanted = inspect.signature(self.function(function)).parameters
+        except ValueError:  # a built-in function whose parameters are not known
+            return {}
+        except AttributeError:
+            raise ProblemError(f"{self.file}: {function}: not defined") from None
+        return {name: known[name] for name in wanted if name in known}
 
     def function(self, name: str) -> Callable[..., Any]:
-        """The bare function of reference.py, for timing."""
+        """The bare function of reference.py."""
         found: Callable[..., Any] = getattr(self._module, name)
         return found
 
@@ -132,8 +171,11 @@ class Problem:
         return {spec.name: value for spec, value in zip(load.outputs, values, strict=True)}
 
     def _call(self, function: str, *args: Any, **kwargs: Any) -> Any:
+        return self._guarded(function, lambda: self.function(function)(*args, **kwargs))
+
+    def _guarded(self, function: str, work: Callable[[], Any]) -> Any:
         try:
-            return self.function(function)(*args, **kwargs)
+            return work()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the task author's own code
             raise ProblemError(f"{self.file}: {function}: {_reason(error, self.file)}") from None
 

@@ -24,9 +24,9 @@ def new_seed() -> int:
     return int.from_bytes(os.urandom(6), "little")
 
 
-def timed(problem: Problem, function: str, inputs: Tensors) -> tuple[float, Any]:
-    """Latency in microseconds of one call of a formulation, and what it returned."""
-    return problem.device.timed(problem.function(function), inputs)
+def timed(problem: Problem, load: Load, function: str, inputs: Tensors) -> tuple[float, Any]:
+    """Latency in microseconds of one call of a formulation, and what it returned; its plan is not timed."""
+    return problem.device.timed(problem.prepared(function, load, inputs), function)
 
 
 def race(problem: Problem, load: Load) -> dict[str, Any]:
@@ -41,14 +41,20 @@ def race(problem: Problem, load: Load) -> dict[str, Any]:
             errors[function] = fault
         else:
             hope = _HOPELESS * min(latencies.values(), default=float("inf"))
-            latencies[function] = _warm_latency(problem, function, inputs, hope)
+            latencies[function] = _warm_latency(problem, load, function, (inputs, hope))
     if not latencies:
         reasons = "; ".join(f"{function}: {reason}" for function, reason in errors.items())
         raise ProblemError(f"{problem.file}: baselines: none can be used on workload {load.name!r}: {reasons}")
     hope = _HOPELESS * min(latencies.values())
     latencies |= _rounds(problem, load, [name for name, latency in latencies.items() if latency <= hope])
     strongest = min(latencies, key=lambda function: latencies[function])
-    return {"workload": load.name, "latency_us": latencies, "strongest": strongest, "errors": errors}
+    return {
+        "workload": load.name,
+        "latency_us": latencies,
+        "strongest": strongest,
+        "errors": errors,
+        "plan_us": _plans(problem, load, list(latencies), inputs),
+    }
 
 
 def warm(problem: Problem, load: Load, function: str) -> None:
@@ -57,10 +63,11 @@ def warm(problem: Problem, load: Load, function: str) -> None:
         problem.formulation(function, load, problem.inputs(load, new_seed()))
 
 
-def _warm_latency(problem: Problem, function: str, inputs: Tensors, hope: float) -> float:
+def _warm_latency(problem: Problem, load: Load, function: str, case: tuple[Tensors, float]) -> float:
     """The faster of two calls; the second is spared when the first leaves no hope."""
-    first, _ = timed(problem, function, inputs)
-    return first if first > hope else min(first, timed(problem, function, inputs)[0])
+    inputs, hope = case
+    first, _ = timed(problem, load, function, inputs)
+    return first if first > hope else min(first, timed(problem, load, function, inputs)[0])
 
 
 def _reference(problem: Problem, load: Load, inputs: Tensors) -> Tensors:
@@ -94,6 +101,12 @@ def _unfit(problem: Problem, load: Load, function: str, known: tuple[Tensors, Te
     return ""
 
 
+def _plans(problem: Problem, load: Load, names: list[str], inputs: Tensors) -> dict[str, float]:
+    """Median host time of what is planned before each formulation that plans."""
+    times = {name: [problem.plan_us(name, load, inputs) for _ in range(_WARM_CALLS)] for name in names}
+    return {name: median(taken) for name, all_of in times.items() if (taken := [us for us in all_of if us is not None])}
+
+
 def _rounds(problem: Problem, load: Load, runners: list[str]) -> dict[str, float]:
     """Median latency of each formulation over interleaved rounds, each on fresh inputs after an untimed call."""
     samples: dict[str, list[float]] = {function: [] for function in runners}
@@ -104,7 +117,7 @@ def _rounds(problem: Problem, load: Load, runners: list[str]) -> dict[str, float
             break
         inputs = problem.inputs(load, new_seed())
         for function in runners[index % len(runners) :] + runners[: index % len(runners)]:
-            timed(problem, function, earlier)
-            samples[function].append(timed(problem, function, inputs)[0])
+            timed(problem, load, function, earlier)
+            samples[function].append(timed(problem, load, function, inputs)[0])
         earlier = inputs
     return {function: median(taken) for function, taken in samples.items()}
