@@ -155,7 +155,10 @@ def baseline_view(rows: Sequence[BaselineTiming], whole: bool = True) -> Rendera
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(escape(row.workload), *(_latency(row, name) for name in names))
-    return Group("PyTorch baselines in us; programs are measured against the strongest (*)", table)
+    said = "PyTorch baselines in us; programs are measured against the strongest (*)"
+    if any(row.plan_us for row in rows):
+        said += "; plan: host time before the call, not part of it"
+    return Group(said, table)
 
 
 def _formulations(rows: Sequence[BaselineTiming], names: list[str]) -> RenderableType:
@@ -174,7 +177,8 @@ def _formulations(rows: Sequence[BaselineTiming], names: list[str]) -> Renderabl
 def _latency(row: BaselineTiming, name: str) -> str:
     if name not in row.latency_us:
         return "-"
-    return f"{in_us(row.latency_us[name])}{'*' if name == row.strongest else ''}"
+    planned = f" (+{in_us(row.plan_us[name])} plan)" if name in row.plan_us else ""
+    return f"{in_us(row.latency_us[name])}{'*' if name == row.strongest else ''}{planned}"
 
 
 def held_out_failure(state: SearchState) -> str | None:

@@ -24,6 +24,8 @@ class BaselineTiming(BaseModel):
     """The fastest formulation: the one that candidates are measured against."""
     errors: dict[str, str] = {}
     """Formulations that could not run here, with the reason."""
+    plan_us: dict[str, float] = {}
+    """Host time of what a formulation plans before it is timed, where it does: no part of its latency."""
 
 
 class Evaluator(Protocol):

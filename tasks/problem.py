@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -152,11 +153,34 @@ class Problem:
 
     def formulation(self, function: str, load: Load, inputs: Tensors) -> Tensors:
         """The outputs of one formulation by name; ProblemError when it raises or returns too few."""
-        return self.named(function, load, self._guarded(function, self.prepared(function, load, inputs)))
+        work = self.prepared(function, load, inputs)
+        return self.named(function, load, self._guarded(function, work))
 
     def prepared(self, function: str, load: Load, inputs: Tensors) -> Callable[[], Any]:
-        """One call of a formulation, ready to be timed."""
-        return partial(self.function(function), **inputs, **self.asked(function, load))
+        """One call of a formulation, ready to be timed: what `plan_<function>` makes is made, and passed first.
+
+        ProblemError when that raises.
+        """
+        plan = f"plan_{function}"
+        planned: tuple[Any, ...] = ()
+        if hasattr(self._module, plan):
+            planned = (self._call(plan, **self._passed(plan, load, inputs)),)
+        return partial(self.function(function), *planned, **self._passed(function, load, inputs))
+
+    def plan_us(self, function: str, load: Load, inputs: Tensors) -> float | None:
+        """Host time in microseconds of what is planned untimed before a formulation; None when there is no plan."""
+        plan = f"plan_{function}"
+        if not hasattr(self._module, plan):
+            return None
+        given = self._passed(plan, load, inputs)
+        self.device.settle()
+        began = time.perf_counter_ns()
+        self._call(plan, **given)
+        self.device.settle()
+        return (time.perf_counter_ns() - began) / 1000
+
+    def _passed(self, function: str, load: Load, inputs: Tensors) -> dict[str, Any]:
+        return {**inputs, **self.asked(function, load)}
 
     def function(self, name: str) -> Callable[..., Any]:
         """The bare function of reference.py."""

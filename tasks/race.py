@@ -19,7 +19,7 @@ _HOPELESS = 3.0
 
 
 def timed(problem: Problem, load: Load, function: str, inputs: Tensors) -> tuple[float, Any]:
-    """Latency in microseconds of one call of a formulation, and what it returned."""
+    """Latency in microseconds of one call of a formulation, and what it returned; its plan is not timed."""
     return problem.device.timed(problem.prepared(function, load, inputs), function)
 
 
@@ -42,7 +42,13 @@ def race(problem: Problem, load: Load) -> dict[str, Any]:
     hope = _HOPELESS * min(latencies.values())
     latencies |= _rounds(problem, load, [name for name, latency in latencies.items() if latency <= hope])
     strongest = min(latencies, key=lambda function: latencies[function])
-    return {"workload": load.name, "latency_us": latencies, "strongest": strongest, "errors": errors}
+    return {
+        "workload": load.name,
+        "latency_us": latencies,
+        "strongest": strongest,
+        "errors": errors,
+        "plan_us": _plans(problem, load, list(latencies), inputs),
+    }
 
 
 def warm(problem: Problem, load: Load, function: str) -> None:
@@ -88,6 +94,12 @@ def _unfit(problem: Problem, load: Load, function: str, known: tuple[Tensors, Te
             worst = float((got.double() - want.double()).abs().max())
             return f"{name} disagrees with the reference by up to {worst:.4g} (tolerance {tolerance})"
     return complaint or ""
+
+
+def _plans(problem: Problem, load: Load, names: list[str], inputs: Tensors) -> dict[str, float]:
+    """Median host time of what is planned before each formulation that plans."""
+    times = {name: [problem.plan_us(name, load, inputs) for _ in range(_WARM_CALLS)] for name in names}
+    return {name: median(taken) for name, all_of in times.items() if (taken := [us for us in all_of if us is not None])}
 
 
 def _rounds(problem: Problem, load: Load, runners: list[str]) -> dict[str, float]:
