@@ -125,7 +125,7 @@ class Problem:
 
         ProblemError when that raises.
         """
-        plan, planned = f"plan_{function}", ()
+        plan, planned = f"plan_{function}", tuple[Any, ...]()
         if hasattr(self._module, plan):
             planned = (self._call(plan, **self._given(plan, load, inputs)),)
         return partial(self.function(function), *planned, **self._given(function, load, inputs))
