@@ -395,7 +395,9 @@ def test_a_person_changes_the_tree_of_a_waiting_run(place: Place) -> None:
 def test_tasks_and_the_graph_are_printed(finished: Place) -> None:
     rows = finished.json("tasks")
     assert {"int8_gemm", "rmsnorm_swiglu"} <= {row["name"] for row in rows}
-    assert all(len(row["workloads"]) >= 3 and row["intents"] > 1 for row in rows)
+    assert all(len(row["workloads"]) >= 3 for row in rows)
+    with_playbook = {row["name"] for row in rows if row["intents"] > 1}
+    assert with_playbook >= {"int8_gemm", "rmsnorm_swiglu", "softmax", "gqa_decode_cpu"}
     row = next(row for row in rows if row["name"] == "int8_gemm")
     assert row["devices"] == {"cpu": 3, "cuda": 3} and row["tools"]["cuda"] == ["nvcc", "apache-tvm-ffi"]
     assert "int8_gemm" in finished("tasks").stdout

@@ -2,6 +2,7 @@
 
 import math
 import runpy
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -40,7 +41,7 @@ def reference(
     """In float64, sequence by sequence, rounded once."""
     output, lse = torch.empty_like(q), torch.empty(q.shape[:2], device=q.device)
     ends = kv_indptr.tolist()
-    for row, (start, end) in enumerate(zip(ends, ends[1:], strict=False)):
+    for row, (start, end) in enumerate(pairwise(ends)):
         pages = kv_indices[start:end]
         keys = k_cache[pages, 0].double().permute(1, 2, 0)
         values = v_cache[pages, 0].double().transpose(0, 1)
@@ -57,7 +58,7 @@ def per_sequence(
     output, lse = torch.empty_like(q), torch.empty(q.shape[:2], device=q.device)
     ends = kv_indptr.tolist()
     queries = (q * sm_scale).view(-1, KV_HEADS, SHARE, DIM)
-    for row, (start, end) in enumerate(zip(ends, ends[1:], strict=False)):
+    for row, (start, end) in enumerate(pairwise(ends)):
         pages = kv_indices[start:end]
         keys, values = k_cache[:, 0].index_select(0, pages), v_cache[:, 0].index_select(0, pages)
         logits = queries[row] @ keys.permute(1, 2, 0)
@@ -75,7 +76,7 @@ def flash(
     """PyTorch's own flash attention on one sequence after another; the heads of a group are its queries."""
     output, lse = torch.empty_like(q), torch.empty(q.shape[:2], device=q.device)
     ends = kv_indptr.tolist()
-    for row, (start, end) in enumerate(zip(ends, ends[1:], strict=False)):
+    for row, (start, end) in enumerate(pairwise(ends)):
         pages = kv_indices[start:end]
         keys = k_cache[:, 0].index_select(0, pages)[None].transpose(1, 2)
         values = v_cache[:, 0].index_select(0, pages)[None].transpose(1, 2)

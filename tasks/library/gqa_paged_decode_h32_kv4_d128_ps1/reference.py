@@ -3,6 +3,7 @@
 import functools
 import math
 import runpy
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def reference(
     """In float32, sequence by sequence: the heads of a group are the rows of one product."""
     output, lse = _empty(q)
     ends = kv_indptr.tolist()
-    for row, (start, end) in enumerate(zip(ends, ends[1:], strict=False)):
+    for row, (start, end) in enumerate(pairwise(ends)):
         pages = kv_indices[start:end]
         keys = k_cache[pages, 0].float().permute(1, 2, 0)
         values = v_cache[pages, 0].float().transpose(0, 1)
@@ -68,7 +69,7 @@ def per_sequence(
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     if q.is_cuda:
         kernel = torch.ops.aten._scaled_dot_product_flash_attention
-    for row, (start, end) in enumerate(zip(ends, ends[1:], strict=False)):
+    for row, (start, end) in enumerate(pairwise(ends)):
         k, v = keys[None, start:end].transpose(1, 2), values[None, start:end].transpose(1, 2)
         found = kernel(q[row].view(1, KV_HEADS, SHARE, DIM), k, v, scale=sm_scale)
         output[row], lse[row] = found[0].reshape(HEADS, DIM), found[1].reshape(HEADS) * LOG2_E

@@ -3,6 +3,7 @@
 import functools
 import math
 import runpy
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def reference(
     output, lse = _empty(q_nope)
     queries = torch.cat([q_nope, q_pe], -1).float() * sm_scale
     ends = kv_indptr.tolist()
-    for row, (start, end) in enumerate(zip(ends, ends[1:], strict=False)):
+    for row, (start, end) in enumerate(pairwise(ends)):
         pages = kv_indices[start:end]
         latent = ckv_cache[pages, 0].float()
         logits = queries[row] @ torch.cat([latent, kpe_cache[pages, 0].float()], -1).t()
@@ -70,7 +71,7 @@ def per_sequence(
     output, lse = _empty(q_nope)
     latent, rotated = ckv_cache[:, 0].index_select(0, kv_indices), kpe_cache[:, 0].index_select(0, kv_indices)
     queries, keys = torch.cat([q_nope, q_pe], -1), torch.cat([latent, rotated], -1)
-    for row, (start, end) in enumerate(zip(ends, ends[1:], strict=False)):
+    for row, (start, end) in enumerate(pairwise(ends)):
         logits = _product(queries[row], keys[start:end].t()).mul_(sm_scale)
         torch.mm(logits.softmax(-1).to(latent.dtype), latent[start:end], out=output[row])
         lse[row] = logits.logsumexp(-1) * LOG2_E

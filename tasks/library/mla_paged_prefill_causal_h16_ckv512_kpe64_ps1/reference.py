@@ -1,4 +1,4 @@
-"""Inputs, oracle and formulations of multi-head latent attention, several queries per sequence with a causal mask, over a paged cache."""
+"""Inputs, oracle and formulations of causal multi-head latent attention prefill over a paged cache."""
 
 import functools
 import math
