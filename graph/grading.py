@@ -14,7 +14,7 @@ from rich.text import Text
 
 from graph.console import FAILED, Json, output, say
 from tasks.grades import Case, Grade, Mode, Phase
-from tasks.sources.gpumode import say_licence
+from tasks.sources.licences import say_licence
 from tasks.sources.popcorn import case_file, read_problem
 from tasks.submissions import text_of
 from tasks.task import TaskError

@@ -17,7 +17,7 @@ from state.settings import Settings
 from state.verdict import Verdict
 from tasks.playbook import LABEL
 from tasks.submissions import read_programs
-from tasks.task import Task, TaskError, find_task
+from tasks.task import LIBRARY, Task, TaskError, find_task
 
 
 def run(
@@ -48,7 +48,7 @@ def run(
     found = find_task(task).narrowed(language, "cuda" if device == "cuda" else "cpu")
     settings = Settings.model_validate(
         {
-            "task": str(found.folder) if "/" in task or Path(task).is_dir() else task,
+            "task": task if found.folder.parent == LIBRARY else str(found.folder),
             "model": model or _default_model(found, world_model, coder),
             "world_model": world_model,
             "coder": coder,

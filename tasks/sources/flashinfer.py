@@ -7,11 +7,9 @@ DEFINITION@8 takes eight of its workloads, spread over the file, and for the fin
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
-import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ from tasks.errors import TaskError
 from tasks.flashinfer.data import Definition, ScalarInput, Tensor, Workload, loaded, parse, rows
 from tasks.flashinfer.inputs import Inputs, violated
 from tasks.sources.folders import kept, toml
+from tasks.sources.licences import say_licence
 
 _BASE = Path(__file__).with_name("flashinfer_reference.py")
 _LIBRARY = Path(__file__).parent.parent / "library"
@@ -96,17 +95,6 @@ def dataset() -> Path:
 def task_name(definition: str) -> str:
     """The name of the task that is made of a definition."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", definition).lstrip("_-") or "definition"
-
-
-@functools.cache
-def say_licence(root: Path) -> None:
-    """The first line of the data set's licence is on standard error, once in a process."""
-    for file in (root / "LICENSE", root / "LICENCE"):
-        if file.is_file():
-            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-            print(
-                f"{root.name}: {next((line.strip() for line in lines if line.strip()), '')} ({file})", file=sys.stderr
-            )
 
 
 def _file(root: Path, name: str) -> Path:

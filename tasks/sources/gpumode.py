@@ -5,14 +5,13 @@ Booleans and numbers reach upstream's generate_input as what they are, and input
 
 from __future__ import annotations
 
-import functools
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 from tasks.errors import TaskError
 from tasks.sources.folders import kept, toml
+from tasks.sources.licences import say_licence
 from tasks.sources.popcorn import Problem, Value, read_problem
 
 ORIGIN = "GPU Mode reference-kernels"
@@ -43,21 +42,6 @@ def materialise(rest: str) -> Path:
         return kept(_name(problem), texts)
     except OSError as error:
         raise TaskError(f"{error.filename}: the task of {problem.name} cannot be kept ({error.strerror})") from None
-
-
-@functools.cache
-def _said(licence: Path) -> None:
-    lines = licence.read_text(encoding="utf-8", errors="replace").split("\n")
-    first = next((line.strip() for line in lines if line.strip()), "(empty)")
-    print(f"{licence.parent.name}: {first} ({licence})", file=sys.stderr)
-
-
-def say_licence(file: Path) -> None:
-    """The first line of the checkout's LICENSE is on standard error, once in a process."""
-    for folder in file.parents[:4]:
-        if (folder / "LICENSE").is_file():
-            _said(folder / "LICENSE")
-            return
 
 
 def _name(problem: Problem) -> str:

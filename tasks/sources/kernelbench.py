@@ -37,7 +37,7 @@ def materialise(rest: str) -> Path:
     root = _root(match["root"] or os.environ.get(VARIABLE, ""), rest)
     file = _problem(root, match["level"], match["id"])
     source = _read(file)
-    say_licence(root if (root / "LICENSE").exists() else root.parent)
+    say_licence(root)
     name = f"kernelbench-{match['level']}-{match['id']}"
     texts = {
         "task.toml": _manifest(name, file, source),

@@ -6,12 +6,17 @@ import functools
 import sys
 from pathlib import Path
 
+_UP = 4
+_NAMES = ("LICENSE", "LICENCE")
 
-def say_licence(root: Path) -> None:
-    """The first line of the checkout's LICENSE file is on standard error, once in a process."""
-    file = root / "LICENSE"
-    if file.is_file():
-        _said(file)
+
+def say_licence(place: Path) -> None:
+    """The first line of the licence of the checkout that a file or folder lies in is on standard error, once."""
+    for folder in (place, *place.parents[:_UP]):
+        for name in _NAMES:
+            if (folder / name).is_file():
+                _said(folder / name)
+                return
 
 
 @functools.cache
