@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import importlib.util
+import inspect
 import json
 import math
 import mmap
@@ -48,6 +49,7 @@ def serve(arena_fd: int, library: str, entry_point: str) -> None:
         call = json.loads(line)
         arguments: list[Any] = [ctypes.c_void_p(base + offset) for offset in call["offsets"]]
         arguments += [ctypes.c_int64(dim) for dim in call["dims"]]
+        arguments += [ctypes.c_double(param) for param in call["params"]]
         began = time.perf_counter_ns()
         function(*arguments)
         taken = time.perf_counter_ns() - began
@@ -59,7 +61,9 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.task = tomllib.loads((folder / "task.toml").read_text(encoding="utf-8"))
-        self.loads = {load["name"]: load["dims"] for load in (*self.task["workloads"], *self.task.get("held_out", []))}
+        loads = (*self.task["workloads"], *self.task.get("held_out", []))
+        self.loads = {load["name"]: {**load["dims"], **load.get("params", {})} for load in loads}
+        """Dims and params of each workload."""
         self.earlier: dict[str, dict[str, Any]] = {}
         spec = importlib.util.spec_from_file_location("formulations", folder / "reference.py")
         assert spec is not None and spec.loader is not None
@@ -118,7 +122,8 @@ class Bench:
 
     def call(self, dims: dict[str, int]) -> float:
         """Microseconds of one call on what is in the arena."""
-        call = {"offsets": self.layout(dims)[0], "dims": [dims[name] for name in self.task["dims"]]}
+        call = {"offsets": self.layout(dims)[0], "dims": [dims[name] for name in self.task["dims"]],
+                "params": [dims[name] for name in self.task.get("params", [])]}  # fmt: skip
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(json.dumps(call).encode() + b"\n")
         self.process.stdin.flush()
@@ -129,6 +134,11 @@ class Bench:
         if not reply:
             sys.exit(f"the candidate's process ended with status {self.process.wait()}")
         return int(reply) / 1000
+
+    def given(self, name: str, inputs: dict[str, Any], dims: dict[str, int]) -> dict[str, Any]:
+        """The inputs, and those dims and params that a formulation has parameters for."""
+        wanted = inspect.signature(getattr(self.formulations, name)).parameters
+        return {**inputs, **{key: value for key, value in dims.items() if key in wanted}}
 
     def baseline(self, name: str, inputs: dict[str, Any], pause_s: float) -> float:
         """Microseconds of one call of a formulation, after an untimed one on other inputs; the candidate is asleep."""
@@ -142,7 +152,7 @@ class Bench:
 
     def fault(self, inputs: dict[str, Any], dims: dict[str, int]) -> str:
         """How the outputs in the arena differ from the reference; empty when they agree."""
-        wanted = self.formulations.reference(**inputs)
+        wanted = self.formulations.reference(**self.given("reference", inputs, dims))
         wanted = wanted if isinstance(wanted, tuple) else (wanted,)
         atol, rtol = self.task["tolerance"]["atol"], self.task["tolerance"]["rtol"]
         for spec, exact in zip(self.task["outputs"], wanted, strict=True):
@@ -178,10 +188,10 @@ def time_workload(bench: Bench, name: str, baseline: str, options: argparse.Name
     for index in range(WARM_UP + options.rounds):
         inputs = bench.formulations.make_inputs(generator, **dims)
         if index % 2:
-            theirs.append(bench.baseline(baseline, inputs, pause_s))
+            theirs.append(bench.baseline(baseline, bench.given(baseline, inputs, dims), pause_s))
         ours.append(bench.candidate(inputs, dims, pause_s))
         if not index % 2:
-            theirs.append(bench.baseline(baseline, inputs, pause_s))
+            theirs.append(bench.baseline(baseline, bench.given(baseline, inputs, dims), pause_s))
         fault = "" if index % CHECK_EVERY else bench.fault(inputs, dims)
         if fault:
             sys.exit(f"{name}: wrong result: {fault}")
@@ -236,6 +246,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     options = arguments()
+    if not (options.best / "result.json").is_file():
+        sys.exit(f"{options.best}: no folder with a result.json; `ksearch best RUN --out FOLDER` writes one")
     result = json.loads((options.best / "result.json").read_text(encoding="utf-8"))
     threads = options.threads or int(result["threads"])
     wanted = {**ENVIRONMENT, "OMP_NUM_THREADS": str(threads)}
