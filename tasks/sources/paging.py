@@ -1,8 +1,8 @@
 """Synthetic page tables of attention over a paged cache of page size 1. Imports torch alone.
 
-They have the structure of tables that were recorded from a serving system: lengths are heavy-tailed; every sequence begins
-with one page that all share; the pages of its prompt follow one another; and the pages of the tokens that were decoded are
-as far apart as there are sequences, since each step of the batch takes one page for each.
+They have the structure of tables that were recorded from a serving system: lengths are heavy-tailed; every sequence
+begins with one page that all share; the pages of its prompt follow one another; and the pages of the tokens that were
+decoded are as far apart as there are sequences, since each step of the batch takes one page for each.
 """
 
 from __future__ import annotations
