@@ -83,6 +83,12 @@ def reference(x, factor):
 def eager(x, factor):
     return x * factor
 """
+CHECK = """
+def check(data, output):
+    x, factor = data
+    output = output - x * factor
+    return "" if float(output.abs().max()) < 0.5 else f"off by {float(output.abs().max()):.3f}"
+"""
 MODULE = """
 import torch
 
@@ -152,7 +158,6 @@ def wrong(verdict: Verdict) -> WrongResult:
 def test_a_right_program_passes_on_nested_data(judge: LocalEvaluator) -> None:
     verdict = judge.evaluate(scaled(RIGHT))
     assert isinstance(verdict, Passed), verdict
-    assert verdict.score > 20
     assert verdict.receipt and verdict.receipt.rounds >= 3
 
 
@@ -216,7 +221,7 @@ def hook(frame, event, argument):
         late.pop()()
 def later(data, y, sums):
     def work():
-        time.sleep(0.05)
+        time.sleep(0.1)
         made = right(data)
         y.copy_(made[0])
         sums.copy_(made[1]["sums"])
@@ -234,7 +239,7 @@ def test_work_that_is_put_off_until_outputs_are_handed_over_counts(judge: LocalE
     verdict = judge.evaluate(scaled(body, f"def right(data):{RIGHT}\n{LATE}"))
     assert isinstance(verdict, Passed | Rejected | WrongResult), verdict
     if isinstance(verdict, Passed):
-        assert min(timing.latency_us for timing in verdict.timings) > 25_000
+        assert min(timing.latency_us for timing in verdict.timings) > 40_000
 
 
 def test_modes_and_patches_of_torch_have_no_part_in_handing_over(judge: LocalEvaluator) -> None:
@@ -285,8 +290,14 @@ def test_outputs_of_an_earlier_call_are_recognised(judge: LocalEvaluator) -> Non
     assert wrong(verdict).reason in ("mismatch", "nan")
 
 
-def test_arguments_are_passed_one_by_one(make: Maker) -> None:
-    judge = make(manifest("arguments", SMALL), ARGUMENTS)
+@pytest.fixture(scope="module")
+def checking(make: Maker) -> LocalEvaluator:
+    toml = manifest("arguments", SMALL)
+    return make(toml[: toml.index("[tolerance]")], ARGUMENTS + CHECK)
+
+
+def test_arguments_are_passed_one_by_one(checking: LocalEvaluator) -> None:
+    judge = checking
     entry = "import torch\ndef scaled(x, factor):\n    "
     verdict = judge.evaluate(Program(language="python", source=entry + "return x * factor"))
     assert isinstance(verdict, Passed), verdict
@@ -312,20 +323,10 @@ def test_a_module_is_made_under_the_seed_and_in_the_mode_of_the_reference(make: 
     assert isinstance(verdict, Crashed) and "while it was being loaded" in verdict.message
 
 
-CHECK = """
-def check(data, output):
-    x, factor = data
-    output = output - x * factor
-    return "" if float(output.abs().max()) < 0.5 else f"off by {float(output.abs().max()):.3f}"
-"""
-
-
-def test_a_check_of_the_tasks_own_stands_in_for_the_tolerance(make: Maker) -> None:
-    toml = manifest("arguments", SMALL)
-    judge = make(toml[: toml.index("[tolerance]")], ARGUMENTS + CHECK)
+def test_a_check_of_the_tasks_own_stands_in_for_the_tolerance(checking: LocalEvaluator) -> None:
     for shift, kind in ((0.25, Passed), (0.75, WrongResult)):
         source = f"def scaled(x, factor):\n    return x * factor + {shift}"
-        verdict = judge.evaluate(Program(language="python", source=source))
+        verdict = checking.evaluate(Program(language="python", source=source))
         assert isinstance(verdict, kind), verdict
     assert wrong(verdict).reason == "check"
     assert "own check on workload 'wide': off by 0.750" in wrong(verdict).message
