@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from tasks.tool import Build
 from tasks.track import Track
 
 _MIN_ROUNDS = 3
+_ROUNDS_ALONE = 9
 _SURE_ROUNDS = 12
 """Rounds after which a track may end because it is sure enough."""
 _BARE_EVERY, _MOST_BARE = 3, 16
@@ -261,7 +263,7 @@ class Measurement:
         self._runner.close()
         for track in drifted:
             assert track.best is not None
-            alone = min(self._baseline(track, track.earlier)[0] for _ in range(_MIN_ROUNDS))
+            alone = median(self._baseline(track, track.earlier)[0] for _ in range(_ROUNDS_ALONE))
             if track.best.baseline_us > (1 + _DRIFT) * alone:
                 raise rejected(
                     "slows_baseline",
