@@ -27,7 +27,7 @@ def read_programs(path: Path, task: Task) -> list[tuple[str, Program]]:
     if path.suffix == ".json":
         return [(path.name, program_of(path, task))]
     if path.suffix not in _TEXTS:
-        raise TaskError(f"{path}: here task {task.name} takes {_taken(task)} (see --language)")
+        raise TaskError(f"{path}: here task {task.name} takes {_taken(task)} programs (see --language)")
     parts = ChainMap({path.name: text_of(path)}, _Beside.inside(path.parent), _Beside.of(task))
     return [(path.name, _loose(path.parent, path.name, parts, task))]
 
