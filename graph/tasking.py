@@ -128,16 +128,16 @@ def new(name: Annotated[str, typer.Argument(help="Name of the task, and of its f
 
 
 def check(
-    folder: Annotated[Path, typer.Argument(help="A task folder.")],
+    name: Annotated[str, typer.Argument(help="A task folder, or whatever else `run` takes.", metavar="TASK")],
     language: Language = None,
     device: Device = "cpu",
     march: March = "native",
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Validate a task folder and time its PyTorch formulations."""
-    settings = settings_of(str(folder), language=language, device=device, march=march, threads=threads)
-    task = find_task(str(folder.resolve())).narrowed(language, settings.device)
+    """Validate a task and time its PyTorch formulations."""
+    settings = settings_of(name, language=language, device=device, march=march, threads=threads)
+    task = find_task(name).narrowed(language, settings.device)
     intents = 0
     if task.playbook.is_dir():
         book = load_playbook(task.playbook)
@@ -152,11 +152,15 @@ def check(
         evaluator.close()
     plain = {**_described(task), "baseline": [row.model_dump(mode="json") for row in rows]}
     output(plain, baseline_view(rows), as_json)
+    failed: dict[tuple[str, str], list[str]] = {}
     for row in rows:
-        for name, reason in row.errors.items():
-            complain(f"note: {task.reference}: {name} on {row.workload}: {reason}", 0)
+        for formulation, reason in row.errors.items():
+            failed.setdefault((formulation, reason), []).append(row.workload)
+    for (formulation, reason), workloads in failed.items():
+        where = workloads[0] if len(workloads) == 1 else f"{len(workloads)} workloads"
+        complain(f"note: {task.reference}: {formulation} on {where}: {reason}", 0)
     if not as_json:
-        say(f"{folder} is a task: {task.prototype()} {intents} playbook intents")
+        say(f"{name} is a task: {task.prototype()} {intents} playbook intents")
 
 
 def draw_graph(as_json: Json = False) -> None:
