@@ -50,8 +50,10 @@ $(VENV)/.installed-studio: $(VENV)/.installed
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e '.[studio]'
 	@touch $@
 
+# flashinfer-bench without its dependencies, which hold gigabytes of CUDA: its data models are all that tests need.
 $(VENV)/.installed-dev: $(VENV)/.torch pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) --no-deps flashinfer-bench
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-studio
 
 clean:
