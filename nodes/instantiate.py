@@ -107,6 +107,8 @@ class _Trial:
         """The program at hand."""
         self._state = state
         self._services = services
+        self._earlier: dict[str, bool] = {}
+        """Of each program whether the run has tried it in an earlier attempt."""
         self._awaited = awaited
         """The run waited for verdicts of this attempt: they were reached for it."""
         best = None if state["best"] is None else Best.model_validate(state["best"])
@@ -147,8 +149,10 @@ class _Trial:
         return score_on(verdict, self._services.workloads)
 
     def _repeated(self, program: Program) -> bool:
-        earlier = any(tried.program == program.id for tried in self.tried)
-        return earlier or self._services.archive.tried(self._state["run"], self._state["branch"], program.id)
+        if program.id not in self._earlier:
+            where = self._state["run"], self._state["branch"]
+            self._earlier[program.id] = self._services.archive.tried(*where, program.id)
+        return self._earlier[program.id] or any(tried.program == program.id for tried in self.tried)
 
     def _beats(self, score: float, noise: float) -> bool:
         """Whether a score of this noise beats the best of the run, whose own noise counts when this one's does."""

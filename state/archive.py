@@ -21,7 +21,7 @@ from state.verdict import UNVERIFIED, VERDICT, Passed, Verdict, voucher
 
 Clock = Callable[[], float]
 _REMEMBERED = 16
-"""Programs kept in memory: an intent shows its coder the same few again and again."""
+"""Programs, and verdicts, kept in memory: an intent shows its coder the same few again and again."""
 
 
 class Archive(Store):
@@ -32,6 +32,7 @@ class Archive(Store):
         super().__init__(path)
         self._clock = clock
         self._programs: dict[str, Program] = {}
+        self._passed: dict[tuple[str, ...], Passed] = {}
         self._shared = False
         """LangGraph's checkpoints are in this file."""
 
@@ -55,6 +56,7 @@ class Archive(Store):
 
     def keep_verdict(self, key: VerdictKey, verdict: Verdict, seconds: float) -> None:
         """A verdict is under the key: this one, which took so many seconds, unless there was one already."""
+        self._passed.pop(key.judged, None)
         self._execute(
             "INSERT OR IGNORE INTO verdicts (program, task_hash, evaluator, hardware, purpose, kind, score, "
             "verdict, seconds, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, datetime('now'))",
@@ -72,12 +74,17 @@ class Archive(Store):
 
     def latest_passed(self, key: VerdictKey) -> Passed | None:
         """The newest verdict under which the program passed here, apart from held-out ones: no model sees those."""
-        rows = self._all(
-            "SELECT verdict FROM verdicts WHERE program = ? AND task_hash = ? AND evaluator = ? AND hardware = ? "
-            "AND kind = 'passed' AND purpose <> 'held_out' ORDER BY rowid DESC LIMIT 1",
-            list(key.model_dump().values())[:4],
-        )  # fmt: skip
-        return Passed.model_validate_json(rows[0][0]) if rows else None
+        judged = key.judged
+        if judged not in self._passed:
+            row = self._one(
+                "SELECT verdict FROM verdicts WHERE program = ? AND task_hash = ? AND evaluator = ? AND hardware = ? "
+                "AND kind = 'passed' AND purpose <> 'held_out' ORDER BY rowid DESC LIMIT 1", list(judged),
+            )  # fmt: skip
+            if row is None:
+                return None
+            self._passed[judged] = Passed.model_validate_json(row[0])
+            _limit(self._passed)
+        return self._passed[judged]
 
     def verdicts_of(self, program: str, task_hash: str | None = None) -> list[tuple[Purpose, Verdict]]:
         """Every verdict on a program, oldest first."""
@@ -160,8 +167,7 @@ class Archive(Store):
 
     def _remember(self, program: Program) -> Program:
         self._programs[program.id] = program
-        if len(self._programs) > _REMEMBERED:
-            self._programs.pop(next(iter(self._programs)), None)
+        _limit(self._programs)
         return program
 
     def record(
@@ -283,3 +289,9 @@ class Archive(Store):
             return None
         row = self._one("SELECT parent, at FROM branches WHERE run = ? AND branch = ?", [run, branch])
         return None if row is None else (row[0], row[1])
+
+
+def _limit(kept: dict[Any, Any]) -> None:
+    """The oldest goes when there are too many."""
+    if len(kept) > _REMEMBERED:
+        kept.pop(next(iter(kept)), None)

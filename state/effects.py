@@ -22,6 +22,11 @@ class VerdictKey(_Frozen):
     hardware: str
     purpose: Purpose
 
+    @property
+    def judged(self) -> tuple[str, str, str, str]:
+        """All but the purpose: the program, under what verdicts on it hold for."""
+        return self.program, self.task_hash, self.evaluator, self.hardware
+
 
 class CallKey(_Frozen):
     """What makes a model call the same call."""
