@@ -19,8 +19,10 @@ from typing import Any
 AWAKEN = b"awaken"
 """The request, and its answer, that comes right before a timed call."""
 NOTHING = b"nothing"
-"""The request to call nothing at all: its round trip shows what a reply costs, before any code of the program runs."""
+"""The request to pass a moment: its round trip shows what a reply costs, before any code of the program runs."""
 LOAD = b"load"
+MOMENT_NS = 100_000
+"""Long enough for the parent to fall asleep: waking it is most of what a reply costs on a virtual machine."""
 _FILES = 256
 """Open files: each may hold memory that no limit of the process counts (memfd, pipes)."""
 
@@ -61,10 +63,21 @@ def _call_nothing(control: int, arguments: list[Any]) -> None:
     """The interpreter is warm, and the parent knows what a reply costs."""
     clock = time.perf_counter_ns
     nothing = ctypes.CDLL(None).getppid
-    while os.read(control, 64) != LOAD:
+    while (request := os.read(control, 64)) != LOAD:
+        if request == AWAKEN:
+            os.write(control, AWAKEN)
+            continue
         began = clock()
         nothing(*arguments)
+        pass_a_moment()
         os.write(control, b"%d" % (clock() - began))
+
+
+def pass_a_moment() -> None:
+    """As a call does that takes a moment: busy, for MOMENT_NS."""
+    until = time.perf_counter_ns() + MOMENT_NS
+    while time.perf_counter_ns() < until:
+        pass
 
 
 def _arguments(base: int, call: dict[str, Any]) -> list[Any]:

@@ -6,6 +6,8 @@ import os
 import select
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 from tasks.isolation import alive, descendants, held_in_files, kill, kill_descendants, resident_peak, wait_until_quiet
@@ -60,6 +62,23 @@ class Confined:
     def resume(self) -> None:
         """Every thread of the process may run."""
         os.kill(self.pid, signal.SIGCONT)
+
+    @contextmanager
+    def on_another_core(self) -> Iterator[None]:
+        """This thread and the process's main thread each keep to a core of their own, where there are two."""
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) < 2:
+            yield
+            return
+        os.sched_setaffinity(0, cores[:1])
+        try:
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(self.pid, cores[1:2])
+            yield
+        finally:
+            os.sched_setaffinity(0, cores)
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(self.pid, cores)
 
     def stop(self) -> Literal["quiet", "busy", "ended", "unstoppable"]:
         """Every thread of the process is stopped, if it can be; busy when other threads than the main one still ran.

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import torch
 
-from tasks.candidate import AWAKEN, LOAD, NOTHING
+from tasks.candidate import AWAKEN, LOAD, NOTHING, pass_a_moment
 from tasks.driver import FLUSH_BYTES, Driver, DriverError
 from tasks.handing import DELIVER, Handover, arguments_of
 from tasks.memory import device_bytes
@@ -64,6 +64,7 @@ class _Cpu:
         return
 
     def touch(self) -> object:
+        pass_a_moment()
         return None
 
     def settle(self) -> object:

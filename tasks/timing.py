@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 from statistics import median
 
-_REPLIES = 3.0
+_REPLIES = 1.5
+"""A reply is measured between two sleeping cores, and may cost half as much again."""
 _SLACK = 0.05
 _COPYING = 0.1
-_GROSS_REPLIES = 4.0
-_GROSS_US = 40.0
+_GROSS_US = 30.0
+_DIFFERENT_US = 40.0
 _SOME_CALLS = 6
 _NEARLY_ALL = 0.9
 _NOISE_FLOOR = 0.002
@@ -32,7 +33,7 @@ class Pair:
 def believed(own_us: float, wall_us: float, reply_us: float) -> float:
     """A candidate's own time, where it agrees with the trusted wall clock; else the wall clock less the slack.
 
-    A reply costs `reply_us` right after another one, and more after a pause.
+    `reply_us` is what a reply costs that has to wake its reader on another core.
     """
     return max(own_us, wall_us - _REPLIES * reply_us - _SLACK * wall_us)
 
@@ -48,7 +49,7 @@ def overdue(took_us: float, usual: tuple[float, float], reply_us: float) -> floa
 
 def contradicted(calls: list[tuple[float, float]], reply_us: float) -> bool:
     """Whether no pipe or scheduler explains what a candidate claims in all of these calls (own and wall time)."""
-    gross = _GROSS_REPLIES * reply_us + _GROSS_US
+    gross = _REPLIES * reply_us + _GROSS_US
     return len(calls) >= _SOME_CALLS and all(own < wall / 2 and wall - own > gross for own, wall in calls)
 
 
@@ -59,7 +60,7 @@ def remembered(calls: list[tuple[float, float]], slack_us: float = 0.0) -> bool:
     """
     if len(calls) < _SOME_CALLS:
         return False
-    quick = sum(repeated < fresh / 2 and fresh - repeated > _GROSS_US + slack_us for repeated, fresh in calls)
+    quick = sum(repeated < fresh / 2 and fresh - repeated > _DIFFERENT_US + slack_us for repeated, fresh in calls)
     return quick >= _NEARLY_ALL * len(calls)
 
 

@@ -1,4 +1,4 @@
 """The version of the evaluation that this checkout makes. Standard library only."""
 
-VERSION = "4"
+VERSION = "5"
 """Changes whenever equal programs might get other verdicts."""
