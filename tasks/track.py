@@ -107,7 +107,7 @@ class Track:
             raise rejected(
                 "clock_mismatch",
                 f"the time that the program's process reported on workload {self.load.name!r} is less than half of "
-                "the wall-clock time in every round",
+                "the wall-clock time in nearly every round",
             )
 
     def hidden_us(self, reply_us: float, vary_us: float) -> float:

@@ -132,7 +132,7 @@ def test_a_killed_worker_means_unavailable_and_the_next_call_recovers(
     with pytest.raises(EvaluatorUnavailable, match="signal 9"):
         evaluator.evaluate(program(DAEMON_AND_LOOP))
     killer.join()
-    assert not inside(tmp_path)
+    until(lambda: not inside(tmp_path))
     assert isinstance(evaluator.evaluate(program()), Passed)
     assert evaluator.trusted_pid != worker
     evaluator.close()

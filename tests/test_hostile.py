@@ -3,7 +3,7 @@
 The first line of each program says which verdicts are right. `pytest -s` prints the table.
 
 What is bounded but not closed: work that a thread finishes between the return of a call and the arrival of its reply
-(some 50 us) is not seen, a claimed time may fall short of the true one by about three replies, and results that are
+(some 50 us) is not seen, a claimed time may fall short of the true one by about two replies, and results that are
 remembered by content are noticed from six rounds on (before that, too, they gain nothing: timed inputs are fresh).
 """
 
@@ -37,7 +37,7 @@ NEEDS = {
 WORKLOAD = """
 [[workloads]]
 name = "small"
-dims = { m = 16, n = 256, k = 512 }
+dims = { m = 32, n = 512, k = 1024 }
 """
 
 
