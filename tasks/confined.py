@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +15,9 @@ from typing import Literal
 from tasks.isolation import alive, descendants, held_in_files, kill, kill_descendants, resident_peak, wait_until_quiet
 from tasks.launcher import Launcher
 
+_TIMESTAMPS = 35
+"""SO_TIMESTAMPNS, and the kind of its control messages."""
+_TIMESPEC = struct.Struct("@ll")
 _STOP_S = 1.0
 _END_S = 2.0
 _QUIET_S = 0.02
@@ -38,6 +43,9 @@ class Confined:
             raise
         self.pid = self._started.process
         self.control = self._started.control
+        self.control.setsockopt(socket.SOL_SOCKET, _TIMESTAMPS, 1)
+        self.sent_ns = 0
+        """When the latest message was sent, by the kernel's clock (time.time_ns): waking its reader comes later."""
         self.enclosure = self._started.enclosure
 
     def last_words(self) -> str:
@@ -50,9 +58,15 @@ class Confined:
         if not select.select([self.control], [], [], limit_s)[0]:
             raise TimeoutError
         try:
-            return self.control.recv(8192)
+            message, notes, _, _ = self.control.recvmsg(8192, socket.CMSG_SPACE(_TIMESPEC.size))
         except ConnectionResetError:
             return b""
+        self.sent_ns = time.time_ns()
+        for _, kind, note in notes:
+            if kind == _TIMESTAMPS:
+                seconds, nanoseconds = _TIMESPEC.unpack(note[: _TIMESPEC.size])
+                self.sent_ns = seconds * 1_000_000_000 + nanoseconds
+        return message
 
     @property
     def has_spoken(self) -> bool:

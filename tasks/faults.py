@@ -31,6 +31,15 @@ def restless() -> Fault:
     return rejected("ran_while_stopped", "the program went on running where it had been stopped (SIGSTOP)")
 
 
+def busy_after_return(busy: int, calls: int) -> Fault:
+    """Threads ran on after too many calls."""
+    return rejected(
+        "busy_after_return",
+        f"threads of the program were still running long after the call had returned, {busy} times out of {calls}: "
+        "the work must be done, and its threads asleep, when the entry point returns",
+    )
+
+
 def left(count: int, during: str) -> Fault:
     """The program has started processes."""
     return rejected(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from dataclasses import dataclass
 from statistics import median
@@ -9,13 +10,15 @@ from typing import Any
 
 import torch
 
-from tasks.arena import Arena
+from tasks.call import Call
 from tasks.checks import Tolerance, close, compare, inspect, judged
 from tasks.faults import Fault, rejected
+from tasks.host import Crowd
+from tasks.known import Known
 from tasks.launcher import Launcher
 from tasks.problem import Load, Problem, Tensors, new_seed
 from tasks.race import race, timed, warm
-from tasks.runner import Call, Runner
+from tasks.runner import Runner
 from tasks.timing import RESTART_NOISE, score_noise
 from tasks.tool import Build
 from tasks.track import Track
@@ -27,6 +30,8 @@ _SURE_ROUNDS = 12
 _BARE_EVERY, _MOST_BARE = 3, 16
 _SLOW_US = 100_000.0
 """A candidate faster than this makes a second call before any timing, which is compared with the reference too."""
+_WATCHED = 0.2
+"""Part of the rounds."""
 _DRIFT = 0.25
 _RETRIES = 3
 _RETRY_BUDGETS = 3.0
@@ -50,28 +55,6 @@ class Plan:
     """Seconds for timing rounds beyond the least number of them."""
     sure: float = 0.0
     """Relative standard error of a workload's ratio at which its rounds may end early."""
-
-
-class Known:
-    """What a worker keeps from one evaluation to the next."""
-
-    def __init__(self) -> None:
-        self.warmed: set[tuple[str, str]] = set()
-        """Workloads and formulations whose first calls are over."""
-        self._kept: dict[tuple[str, ...], Arena] = {}
-
-    def arena(self, loads: list[Load], kind: str) -> Arena:
-        """Shared memory for these workloads. On a GPU always the same: where it lies is worth percents of a latency."""
-        names = tuple(load.name for load in loads)
-        found = self._kept.get(names) or Arena(loads, kind)
-        if kind == "cuda":
-            self._kept[names] = found
-        return found
-
-    def give_back(self, arena: Arena) -> None:
-        """The memory is not used any more, and freed unless it is kept."""
-        if arena not in self._kept.values():
-            arena.close()
 
 
 class Measurement:
@@ -160,10 +143,16 @@ class Measurement:
         return call
 
     def _warm_call(self, track: Track, inputs: Tensors, cold: bool = True) -> Call:
-        """One call right after an untimed one on the inputs of the round before."""
-        self._arena.write(track.load, track.earlier)
-        self._device.settle()
-        repeated = self._runner.call(track.load.name, self._device.sleep_us(track.host_us) if cold else 0.0, cold)
+        """One call right after an untimed one on the inputs of the round before.
+
+        On a CPU now and then two: who works on after his reply is watched in the first.
+        """
+        watched = self._device.kind == "cpu" and (not track.calls or random.random() < _WATCHED)
+        for watching in (True, False) if watched else (False,):
+            self._arena.write(track.load, track.earlier)
+            self._device.settle()
+            sleep_us = self._device.sleep_us(track.host_us) if cold else 0.0
+            repeated = self._runner.call(track.load.name, sleep_us, cold, watching)
         fresh = self._call(track, inputs, cold)
         if cold:
             track.calls.append((repeated, fresh))
@@ -235,7 +224,7 @@ class Measurement:
         return count >= self._plan.rounds or (count >= _SURE_ROUNDS and track.sure(self._plan.sure))
 
     def _timed_verdict(self) -> dict[str, Any]:
-        pending = self._tracks
+        pending, crowd = self._tracks, Crowd(self._runner.pid)
         enough = time.monotonic() + _RETRY_BUDGETS * self._plan.budget_s
         for _ in range(1 + _RETRIES):
             self._rounds(pending)
@@ -246,7 +235,7 @@ class Measurement:
                 break
         for track in self._tracks:
             self._look_again(track)
-            track.examine(self._device, self._runner.reply_us, self._runner.replies_vary_us)
+            track.examine(self._device, self._runner.reply_us, self._runner.replies_vary_us, crowd.here)
         self._look_for_slowing(pending)
         return self._passed({track.load.name for track in pending})
 

@@ -6,16 +6,16 @@ import json
 import os
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
 from statistics import median
 from typing import NoReturn
 
 from tasks.arena import Arena
+from tasks.call import Call, reported
 from tasks.candidate import AWAKEN, LOAD, NOTHING
 from tasks.confined import Confined
 from tasks.device import Cuda
 from tasks.driver import DeviceSick
-from tasks.faults import Fault, crash, forged, left, raised, rejected, restless, starved
+from tasks.faults import Fault, busy_after_return, crash, forged, left, raised, rejected, restless, starved
 from tasks.handing import KEPT
 from tasks.launcher import Launcher
 from tasks.layouts import Handovers, calls
@@ -26,6 +26,7 @@ _START_S = 20.0
 _FIRST_S = 10.0
 """How much longer the first call of a compiled program may take: kernels are loaded, exceptions put in words."""
 _LOG_BYTES = 1 << 20
+_WATCHED_S = 0.02
 _SAMPLE_S = 0.05
 """How often the memory and the processes of a call that takes long are looked at."""
 _SOME_PROCESSES = 32
@@ -39,18 +40,6 @@ _THREAD_MIB = 136
 """Address space that one more thread reserves: its stack and a malloc arena."""
 _TOP_PAD_MIB = 320
 """Address space of malloc's padding (see GLIBC_TUNABLES) and of OpenMP's own library."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of the entry point, on both clocks."""
-
-    own_us: float
-    wall_us: float
-    late_us: float = 0.0
-    """What still ran on the device when the entry point's own stream was done."""
-    host_us: float = 0.0
-    """Until the entry point had returned, its work perhaps only launched."""
 
 
 class Runner:
@@ -73,7 +62,7 @@ class Runner:
         self.reply_us = 0.0
         """What a reply costs on the wall clock beyond the call itself."""
         self.replies_vary_us = 0.0
-        self._handovers = Handovers(problem, arena, self._ask)
+        self._handovers = Handovers(problem, arena, self._ask, lambda: self._process.sent_ns)
         self._returned_mb = 0
         """Beside what the task allows: outputs that the program allocates itself."""
         if problem.call != "tensors":
@@ -84,6 +73,11 @@ class Runner:
     def enclosure(self) -> tuple[str, ...]:
         """What keeps the process from the rest of the machine."""
         return self._process.enclosure
+
+    @property
+    def pid(self) -> int:
+        """The candidate's process."""
+        return self._process.pid
 
     def load(self, build: Build) -> None:
         """The program is loaded, its entry point found, and the process is stopped; otherwise Fault.
@@ -134,9 +128,9 @@ class Runner:
         self._arena.complete()
         self._process.resume()
         self._ask(AWAKEN, during)
-        began = time.perf_counter_ns()
+        began = time.time_ns()
         own = int(self._ask(NOTHING, during).split()[0])
-        return (time.perf_counter_ns() - began - own) / 1000
+        return (self._process.sent_ns - began - own) / 1000
 
     def _allowance(self) -> int:
         threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
@@ -147,12 +141,13 @@ class Runner:
         on_device = self._problem.device.kind == "cuda"
         return self._returned_mb + (self._problem.gpu_memory_mb if on_device else self._problem.memory_mb)
 
-    def call(self, workload: str, sleep_us: float = 0.0, cold: bool = False) -> Call:
+    def call(self, workload: str, sleep_us: float = 0.0, cold: bool = False, watched: bool = False) -> Call:
         """The entry point has run once on the arena's contents, and the process is stopped again.
 
         The outputs are those of the moment of its reply. On a GPU its launches are hidden behind `sleep_us` of a
         sleeping kernel, and `cold` caches are flushed first; without that nothing of this process uses the device
-        between the awakening and the reply. Raises Fault: crashed, timed out, or a broken rule.
+        between the awakening and the reply. A `watched` call's reply is seen at once, on a core that does not sleep.
+        Raises Fault: crashed, timed out, or a broken rule.
         """
         during = f"on workload {workload!r}"
         load = self._problem.loads[workload]
@@ -171,9 +166,9 @@ class Runner:
         if not bare:
             self._arena.complete()
         request = b"%d %d" % (self._cycles(sleep_us), cold) if self._uses_torch else index
-        began = time.perf_counter_ns()
-        answer = self._ask(request, during, limit)
-        ended = time.perf_counter_ns()
+        began = time.time_ns()
+        answer = self._ask(request, during, limit, watched)
+        ended = self._process.sent_ns
         if answer[:1] == b"!":
             raise raised(answer, self._memory_mb, during)
         more_us = self._handovers.take(workload, during, self.reply_us)
@@ -183,17 +178,20 @@ class Runner:
         self._check_replies(during)
         self._check_device_memory(during)
         self._check_outputs(load, during)
-        return _call(answer, (ended - began) / 1000, during, more_us)
+        return reported(answer, (ended - began) / 1000, during, more_us)
 
     def _cycles(self, sleep_us: float) -> int:
         device = self._problem.device
         return int(sleep_us * device.cycles_per_us) if isinstance(device, Cuda) else 0
 
-    def _ask(self, request: bytes, during: str, limit_s: float | None = None) -> bytes:
+    def _ask(self, request: bytes, during: str, limit_s: float | None = None, watched: bool = False) -> bytes:
         try:
             self._process.control.send(request)
         except OSError:
             self._crash(during)
+        until = time.monotonic() + _WATCHED_S if watched else 0.0
+        while time.monotonic() < until and not self._process.has_spoken:
+            pass
         return self._answer(limit_s or self._problem.call_s, during)
 
     def stop(self) -> None:
@@ -206,11 +204,7 @@ class Runner:
         if state == "unstoppable":
             raise restless()
         if self._busy >= _SOME_CALLS and 2 * self._busy > self._calls:
-            raise rejected(
-                "busy_after_return",
-                f"threads of the program were still running long after the call had returned, {self._busy} times out "
-                f"of {self._calls}: the work must be done, and its threads asleep, when the entry point returns",
-            )  # fmt: skip
+            raise busy_after_return(self._busy, self._calls)
 
     def close(self) -> None:
         """The process and everything below it is dead. Closing twice is once."""
@@ -284,17 +278,3 @@ class Runner:
         status = self._process.status
         assert status is not None
         raise crash(status, self._peak_mb, self._problem.memory_mb, self._process.last_words(), during)
-
-
-def _call(answer: bytes, wall_us: float, during: str, more_us: float) -> Call:
-    """What the reply claims, if it can be true, and what the call took beyond it on the trusted clock."""
-    try:
-        own_us, *rest = (int(word[:20]) / 1000 for word in answer.split()[:3])
-    except ValueError:
-        raise forged(during) from None
-    if not 0 < own_us <= wall_us or any(not 0 <= value <= wall_us for value in rest):
-        raise rejected(
-            "clock_mismatch",
-            f"the program's process reported {own_us:g} us {during}, which took {wall_us:g} us on the wall clock",
-        )  # fmt: skip
-    return Call(own_us + more_us, wall_us + more_us, *rest)

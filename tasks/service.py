@@ -21,7 +21,8 @@ from tasks.compiler import Entry
 from tasks.device import Cuda, Device, first_line, open_device
 from tasks.driver import DeviceSick, DriverError
 from tasks.launcher import Launcher
-from tasks.measure import Known, Plan, measure
+from tasks.known import Known
+from tasks.measure import Plan, measure
 from tasks.problem import Problem, ProblemError
 from tasks.race import race
 from tasks.tool import Build, ToolMissing

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from statistics import median
 
-_REPLIES = 1.5
-"""A reply is measured between two sleeping cores, and may cost half as much again."""
+_REPLIES = 3.0
+"""What a reply costs is the waking of the program's core and its interpreter: it may take three times its median."""
 _SLACK = 0.05
 _COPYING = 0.1
 _GROSS_US = 30.0
@@ -34,7 +34,7 @@ class Pair:
 def believed(own_us: float, wall_us: float, reply_us: float) -> float:
     """A candidate's own time, where it agrees with the trusted wall clock; else the wall clock less the slack.
 
-    `reply_us` is what a reply costs that has to wake its reader on another core.
+    `reply_us` is what a reply costs until it is sent: waking its reader is not in it, nor in `wall_us`.
     """
     return max(own_us, wall_us - _REPLIES * reply_us - _SLACK * wall_us)
 
@@ -49,7 +49,7 @@ def overdue(took_us: float, usual: tuple[float, float], reply_us: float) -> floa
 
 
 def contradicted(calls: list[tuple[float, float]], reply_us: float) -> bool:
-    """Whether no pipe or scheduler explains what a candidate claims in nearly all of these calls (own and wall time)."""
+    """Whether no pipe or scheduler explains what a candidate claims in nearly all of these calls (own, wall time)."""
     if len(calls) < _SOME_CALLS:
         return False
     gross = _REPLIES * reply_us + _GROSS_US

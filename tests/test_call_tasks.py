@@ -502,4 +502,4 @@ def test_only_layouts_that_fill_their_memory_are_kept() -> None:
 
 def test_a_handover_costs_what_copying_does_not_explain() -> None:
     assert overdue(1000.0, (1000.0, 0.0), 10.0) == 0.0
-    assert overdue(3000.0, (1000.0, 70.0), 10.0) == pytest.approx(3000 - 1100 - 70 - 15)
+    assert overdue(3000.0, (1000.0, 70.0), 10.0) == pytest.approx(3000 - 1100 - 70 - 30)

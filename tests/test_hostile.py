@@ -2,8 +2,8 @@
 
 The first line of each program says which verdicts are right. `pytest -s` prints the table.
 
-What is bounded but not closed: work that a thread finishes between the return of a call and the arrival of its reply
-(some 50 us) is not seen, a claimed time may fall short of the true one by about two replies, and results that are
+What is bounded but not closed: work that a thread finishes within some 20 us after the reply to a call is not seen, a
+claimed time may fall short of the true one by about three replies, and results that are
 remembered by content are noticed from six rounds on (before that, too, they gain nothing: timed inputs are fresh).
 """
 
