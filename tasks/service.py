@@ -20,8 +20,8 @@ from tasks.channel import Message
 from tasks.compiler import Entry
 from tasks.device import Cuda, Device, first_line, open_device
 from tasks.driver import DeviceSick, DriverError
-from tasks.launcher import Launcher
 from tasks.known import Known
+from tasks.launcher import Launcher
 from tasks.measure import Plan, measure
 from tasks.problem import Problem, ProblemError
 from tasks.race import race
