@@ -68,8 +68,9 @@ class Builder:
 
     def build_all(self, sources: list[Source]) -> None:
         """As `build` for each, side by side on the machine's cores; what fails is built, and told, again later."""
+        distinct = {self._key(source): source for source in sources}
         with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as pool:
-            list(pool.map(self.build, sources))
+            list(pool.map(self.build, distinct.values()))
 
     def describe(self, language: str) -> tuple[str, tuple[str, ...], str]:
         """Compiler version, its flags and the instruction set, for a receipt; empty where nothing is compiled."""
