@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import typer
+from dotenv import load_dotenv
 from pydantic import ValidationError
 
 from graph.collecting import collect
@@ -40,7 +42,11 @@ app.command("graph")(draw_graph)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The entry point of `ksearch`; expected errors become one message and an exit code (as SystemExit)."""
+    """The entry point of `ksearch`; expected errors become one message and an exit code (as SystemExit).
+
+    What .env in the current folder sets counts where the environment says nothing.
+    """
+    load_dotenv(Path.cwd() / ".env")
     try:
         app(arguments)
     except DiskFull as error:

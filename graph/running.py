@@ -19,6 +19,7 @@ from langgraph.types import Command, StateSnapshot
 from graph.build import RECURSION_LIMIT, build_graph
 from graph.checkpointer import Saver
 from graph.services import LiveServices
+from nodes.models.calling import allow_waits, end_waits
 from nodes.projection import record
 from nodes.services import Services
 from state.archive import Archive
@@ -223,8 +224,10 @@ def _stopping(control: RunControl, watch: Watcher) -> Iterator[None]:
         if control.drain_requested:
             raise _StoppedAtOnce
         control.request_drain(signal.Signals(number).name)
+        end_waits()
         watch.stopping()
 
+    allow_waits()
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

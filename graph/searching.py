@@ -10,6 +10,7 @@ import typer
 from graph.console import DB, DONE, PARKED, Db, RunId, complain, console, db_option, existing, opened, say
 from graph.report import result_view
 from graph.running import Ended, Runs
+from graph.services import options_of
 from graph.watching import watcher_for
 from nodes.models.named import ModelError, choices, model_named
 from state.search import Best
@@ -25,6 +26,11 @@ def run(
     model: Annotated[str | None, typer.Option(help="playbook, openai:NAME or google_genai:NAME.")] = None,
     world_model: Annotated[str | None, typer.Option(help="Model that edits the tree, if another.")] = None,
     coder: Annotated[str | None, typer.Option(help="Model that writes programs, if another.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible server for openai models.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="For models that take it.")] = None,
+    reasoning_effort: Annotated[str | None, typer.Option(help="low, medium, high: for models that take it.")] = None,
+    max_output_tokens: Annotated[int | None, typer.Option(min=1, help="Length of one reply at most.")] = None,
+    call_timeout: Annotated[float, typer.Option(help="Seconds that a model's server may stay silent.")] = 600.0,
     language: Annotated[str | None, typer.Option(help="Language of the programs; default: the task's first.")] = None,
     budget: Annotated[int, typer.Option(min=1, help="B: verdicts to spend on attempts.")] = 120,
     stagnation: Annotated[int, typer.Option(min=1, help="K: attempts without improvement per intent.")] = 7,
@@ -52,6 +58,11 @@ def run(
             "model": model or _default_model(found, world_model, coder),
             "world_model": world_model,
             "coder": coder,
+            "base_url": base_url,
+            "temperature": temperature,
+            "reasoning_effort": reasoning_effort,
+            "max_output_tokens": max_output_tokens,
+            "call_timeout_s": call_timeout,
             "language": language,
             "device": device,
             "budget": budget,
@@ -69,7 +80,7 @@ def run(
         }
     )
     for name in {settings.world_model_name, settings.coder_name}:
-        model_named(name, found)
+        model_named(name, found, options_of(settings))
     with opened(db) as runs:
         run_id = runs.new_id()
         runs.prepare(run_id, settings)

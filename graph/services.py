@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from graph.checkpointer import database_path
-from nodes.models.named import model_named
+from nodes.models.named import Options, model_named
 from nodes.services import Services
 from state.archive import Archive
 from state.lease import Leases
@@ -24,6 +24,12 @@ def evaluator_for(task: Task, settings: Settings) -> Evaluator:
             task, Site(Path(settings.spool), settings.hardware, device, settings.march, settings.threads)
         )
     return LocalEvaluator(task, device=device, march=settings.march, threads=settings.threads)
+
+
+def options_of(settings: Settings) -> Options:
+    """How these settings want models to be called."""
+    return Options(settings.base_url, settings.temperature, settings.reasoning_effort, settings.max_output_tokens,
+                   settings.call_timeout_s)  # fmt: skip
 
 
 class LiveServices:
@@ -53,8 +59,9 @@ class LiveServices:
     def _make(self, run: str, settings: Settings) -> Services:
         path = (self._database or database_path()).resolve()
         task = find_task(settings.task).narrowed(settings.language, settings.device)
-        world_model = model_named(settings.world_model_name, task)
-        coder = model_named(settings.coder_name, task)
+        options = options_of(settings)
+        world_model = model_named(settings.world_model_name, task, options)
+        coder = model_named(settings.coder_name, task, options)
         archive = Archive(path)
         evaluator = evaluator_for(task, settings)
         self._leases = self._leases or Leases(path)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
-from nodes.models.named import ModelUnavailable, failures
+from nodes.models.calling import call
 from prompts.rendering import prompt_hash
 from state.archive import Archive
 from state.channel import TreeChannel
@@ -84,10 +84,7 @@ class Services:
 
 
 def _call(model: BaseChatModel, name: str, messages: list[BaseMessage]) -> Reply:
-    try:
-        message = model.invoke(messages)
-    except failures(name) as error:
-        raise ModelUnavailable(f"the model {name!r} did not answer: {type(error).__name__}: {error}") from error
+    message = call(model, name, messages)
     usage = message.usage_metadata
     return Reply(
         text=message.text.encode(errors="replace").decode(), model=name,

@@ -34,6 +34,15 @@ class Settings(BaseModel):
     """Model for tree edits when it is not `model`."""
     coder: str | None = None
     """Model for programs when it is not `model`."""
+    base_url: str | None = None
+    """Address of an OpenAI-compatible server that serves the openai models."""
+    temperature: float | None = Field(default=None, ge=0, le=2, allow_inf_nan=False)
+    """None, here and in the next two, leaves the choice to the provider."""
+    reasoning_effort: str | None = Field(default=None, pattern=r"^[a-z]+$")
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    """Of one reply."""
+    call_timeout_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
+    """Seconds that a server may stay silent."""
     budget: int = Field(default=120, ge=1)
     """B: verdicts on attempts."""
     stagnation: int = Field(default=7, ge=1)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
-import httpx
 from langchain_core.language_models import BaseChatModel
 
 from nodes.models.playbook import PlaybookModel
@@ -23,21 +26,6 @@ class ModelUnavailable(RuntimeError):
     """A model call failed, at the provider or on the way to it; nothing was spent that is not in the archive."""
 
 
-def failures(name: str) -> tuple[type[Exception], ...]:
-    """What a call of this model may raise through no fault of the program."""
-    provider = name.partition(":")[0]
-    if provider == "openai":
-        from openai import OpenAIError
-
-        return (OpenAIError, httpx.HTTPError)
-    if provider == "google_genai":
-        from google.genai.errors import APIError
-        from langchain_google_genai.chat_models import ChatGoogleGenerativeAIError
-
-        return (APIError, ChatGoogleGenerativeAIError, httpx.HTTPError)
-    return ()
-
-
 def choices(task: Task) -> str:
     """One line: the models that can be named for this task."""
     playbook = (
@@ -46,7 +34,22 @@ def choices(task: Task) -> str:
     return ", ".join(filter(None, [playbook, "openai:NAME", "google_genai:NAME"]))
 
 
-def model_named(name: str, task: Task) -> BaseChatModel:
+@dataclass(frozen=True)
+class Options:
+    """How models are called; None leaves a choice to the provider."""
+
+    base_url: str | None = None
+    """Of an OpenAI-compatible server, with or without /v1."""
+    temperature: float | None = None
+    reasoning_effort: str | None = None
+    max_output_tokens: int | None = None
+    timeout_s: float = 600.0
+
+
+_PROVIDERS_CHOICE = Options()
+
+
+def model_named(name: str, task: Task, options: Options = _PROVIDERS_CHOICE) -> BaseChatModel:
     """The model: "playbook", "playbook:shuffle=SEED", "openai:NAME" or "google_genai:NAME".
 
     Raises ModelError when there is no such model, no key, or no playbook for the task.
@@ -56,11 +59,12 @@ def model_named(name: str, task: Task) -> BaseChatModel:
         return _playbook(rest, task)
     if provider not in KEYS or not rest:
         raise ModelError(f"unknown model {name!r}; choose with --model one of: {choices(task)}")
-    if not os.environ.get(KEYS[provider]):
+    keyless = provider == "openai" and options.base_url is not None
+    if not keyless and not os.environ.get(KEYS[provider]):
         raise ModelError(
             f"model {name!r} needs a key: set {KEYS[provider]}, or choose with --model one of: {choices(task)}"
         )
-    return _openai(rest) if provider == "openai" else _google(rest)
+    return _openai(rest, options) if provider == "openai" else _google(rest, options)
 
 
 def _playbook(option: str, task: Task) -> PlaybookModel:
@@ -78,13 +82,36 @@ def _playbook(option: str, task: Task) -> PlaybookModel:
     return PlaybookModel(playbook=book if shuffle is None else book.shuffled(shuffle))
 
 
-def _openai(name: str) -> BaseChatModel:
+def _openai(name: str, options: Options) -> BaseChatModel:
     from langchain_openai import ChatOpenAI
 
-    return ChatOpenAI(model=name)
+    given: dict[str, Any] = {"temperature": options.temperature, "reasoning_effort": options.reasoning_effort,
+                             "max_tokens": options.max_output_tokens}  # fmt: skip
+    if options.base_url is not None:
+        given |= {"base_url": server_url(options.base_url), "api_key": os.environ.get(KEYS["openai"]) or "none",
+                  "use_responses_api": False}  # fmt: skip
+    return ChatOpenAI(model=name, timeout=options.timeout_s, max_retries=0, **_chosen(given))
 
 
-def _google(name: str) -> BaseChatModel:
+def _google(name: str, options: Options) -> BaseChatModel:
     from langchain_google_genai import ChatGoogleGenerativeAI
 
-    return ChatGoogleGenerativeAI(model=name)
+    given = {"temperature": options.temperature, "reasoning_effort": options.reasoning_effort,
+             "max_output_tokens": options.max_output_tokens}  # fmt: skip
+    return ChatGoogleGenerativeAI(model=name, timeout=options.timeout_s, max_retries=1, **_chosen(given))
+
+
+def server_url(url: str) -> str:
+    """The address below which an OpenAI-compatible server has /chat/completions: a bare host gets /v1.
+
+    Raises ModelError when it is no address.
+    """
+    parts = urlsplit(url.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ModelError(f"--base-url {url!r} is no address; say for instance http://127.0.0.1:8000/v1")
+    path = parts.path.rstrip("/").removesuffix("/chat/completions")
+    return urlunsplit((parts.scheme, parts.netloc, path or "/v1", parts.query, ""))
+
+
+def _chosen(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in given.items() if value is not None}
