@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from graph.collecting import collect
 from graph.console import FAILED, PARKED, USAGE, complain
+from graph.costing import cost
 from graph.exporting import export
 from graph.grading import grade_submission
 from graph.inspecting import best, runs, show, tree
@@ -37,6 +38,7 @@ for command in (run, resume, collect, runs, tree, show, best, approve, edit, tas
     app.command()(command)
 app.command("eval")(evaluate)
 app.command()(export)
+app.command()(cost)
 app.command("grade")(grade_submission)
 app.command("graph")(draw_graph)
 

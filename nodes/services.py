@@ -86,11 +86,14 @@ class Services:
 def _call(model: BaseChatModel, name: str, messages: list[BaseMessage]) -> Reply:
     message = call(model, name, messages)
     usage = message.usage_metadata
-    return Reply(
-        text=message.text.encode(errors="replace").decode(), model=name,
-        input_tokens=0 if usage is None else usage["input_tokens"],
-        output_tokens=0 if usage is None else usage["output_tokens"],
-    )  # fmt: skip
+    counted = {} if usage is None else {
+        "input_tokens": usage["input_tokens"],
+        "output_tokens": usage["output_tokens"],
+        "cached_tokens": usage.get("input_token_details", {}).get("cache_read") or 0,
+        "reasoning_tokens": usage.get("output_token_details", {}).get("reasoning") or 0,
+    }  # fmt: skip
+    finish = str(message.response_metadata.get("finish_reason") or "")
+    return Reply(text=message.text.encode(errors="replace").decode(), model=name, finish=finish, **counted)
 
 
 ServicesFactory = Callable[[str, Settings], Services]

@@ -12,25 +12,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from state.calls import Calls, Clock
 from state.database import packed, unpacked
 from state.edits import EVENT, Event
-from state.effects import CallKey, Prompt, Purpose, Reply, VerdictKey
+from state.effects import Purpose, VerdictKey
 from state.program import Program
-from state.store import Store
 from state.verdict import UNVERIFIED, VERDICT, Passed, Verdict, voucher
 
-Clock = Callable[[], float]
 _REMEMBERED = 16
 """Programs, and verdicts, kept in memory: an intent shows its coder the same few again and again."""
 
 
-class Archive(Store):
+class Archive(Calls):
     """Get-or-make access to what was paid for. Safe to share between threads."""
 
     def __init__(self, path: Path, clock: Clock = time.perf_counter) -> None:
         """Opens or creates the file. Raises ArchiveError when it cannot be used."""
-        super().__init__(path)
-        self._clock = clock
+        super().__init__(path, clock)
         self._programs: dict[str, Program] = {}
         self._passed: dict[tuple[str, ...], Passed] = {}
         self._shared = False
@@ -112,28 +110,6 @@ class Archive(Store):
             [program],
         )
         return UNVERIFIED if row is None else voucher(VERDICT.validate_json(row[0]))
-
-    def reply(self, key: CallKey, prompt: Prompt, call: Callable[[], Reply]) -> tuple[Reply, float]:
-        """The model's reply and the seconds that it took when it was paid for."""
-        where = list(key.model_dump().values())
-        row = self._one(
-            "SELECT reply, model, input_tokens, output_tokens, seconds FROM model_calls WHERE run = ? AND "
-            "branch = ? AND node = ? AND ordinal = ? AND role = ? AND prompt_hash = ?", where,
-        )  # fmt: skip
-        if row is not None:
-            text = unpacked(row[0])
-            return Reply(text=text, model=row[1], input_tokens=row[2], output_tokens=row[3]), row[4]
-        begun = self._clock()
-        reply = call()
-        seconds = self._clock() - begun
-        self._execute(
-            "INSERT OR REPLACE INTO model_calls (run, branch, node, ordinal, role, prompt_hash, template, "
-            "variables, reply, model, input_tokens, output_tokens, seconds, created) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, datetime('now'))",
-            [*where, prompt.template, packed(prompt.variables), packed(reply.text), reply.model,
-             reply.input_tokens, reply.output_tokens, seconds], cost_s=seconds,
-        )  # fmt: skip
-        return reply, seconds
 
     def baseline(self, run: str, make: Callable[[], str]) -> str:
         """The run's baseline timings as JSON text, measured once per run."""

@@ -46,6 +46,32 @@ class Reply(_Frozen):
     model: str
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    """Of the input, read from the provider's cache."""
+    reasoning_tokens: int = 0
+    """Of the output, thought and not said."""
+    finish: str = ""
+    """Why the reply ended, in the provider's word: "stop", "length"; empty where it says nothing."""
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the model was stopped by the limit on its output."""
+        return self.finish.lower() in ("length", "max_tokens")
+
+
+class Spending(_Frozen):
+    """What the calls of one role to one model came to."""
+
+    role: str
+    model: str
+    calls: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    cut_off: int
+    """Replies that the limit on their length ended."""
+    seconds: float
 
 
 class Prompt(_Frozen):

@@ -14,6 +14,13 @@ def archive(db: Database) -> None:
         db.execute(statement)
 
 
+@MIGRATIONS()
+def accounts(db: Database) -> None:
+    """What of a call's tokens was cached and thought, and why its reply ended."""
+    for column in ("cached_tokens INTEGER", "reasoning_tokens INTEGER", "finish TEXT"):
+        db.execute(f"ALTER TABLE model_calls ADD COLUMN {column}")
+
+
 _TABLES = """
 CREATE TABLE runs (
     run TEXT PRIMARY KEY, task TEXT, status TEXT, model TEXT, world_model TEXT, coder TEXT,

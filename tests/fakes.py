@@ -21,7 +21,8 @@ from graph.build import RECURSION_LIMIT, build_graph
 from graph.checkpointer import Saver
 from nodes.models.playbook import PlaybookModel
 from nodes.services import Services
-from state.archive import Archive, Clock
+from state.archive import Archive
+from state.calls import Clock
 from state.lease import Lease
 from state.program import Program
 from state.settings import Settings

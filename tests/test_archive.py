@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from state.archive import Archive, CallKey, Prompt, Reply, VerdictKey
+from state.archive import Archive
 from state.database import ArchiveError
 from state.edits import EVENT, Attempt, Close, Event, Insert
+from state.effects import CallKey, Prompt, Reply, VerdictKey
 from state.program import Program
 from state.verdict import CompileError, Verdict
 from tasks.evaluator import EvaluatorUnavailable

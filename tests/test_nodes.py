@@ -10,7 +10,7 @@ import pytest
 from fakes import FakeServices, compiled, edits, insert, program, resume, scripted, start, thread
 from langgraph.types import Command
 
-from state.archive import VerdictKey
+from state.effects import VerdictKey
 from state.search import DRY_LIMIT, IDLE_FACTOR
 from state.settings import Settings
 

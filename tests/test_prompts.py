@@ -17,8 +17,8 @@ from prompts import coder, feedback, world_model
 from prompts.coder import Assignment, parse_program
 from prompts.rendering import prompt_hash
 from prompts.world_model import Situation, parse_edits, refusal
-from state.archive import Prompt
 from state.edits import Attempt, Close, Event, Insert, Prune, Rejection, Update, apply
+from state.effects import Prompt
 from state.program import Language, Program
 from state.search import Best, LastAttempt, Outcome
 from state.tree import Intent, SearchTree, new_tree
