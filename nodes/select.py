@@ -25,7 +25,7 @@ def select(state: SearchState, services: Services) -> SearchState:
     }
     if not budget_left(state, services.settings):
         return {**changes, "stop_reason": why_stopped(state, services.settings)}
-    node = argmax_v(applied.tree)
+    node = argmax_v(applied.tree, services.settings.max_difficulty)
     if node is None:
         dry = state["dry"] + 1
         reason = why_stopped(state, services.settings) if dry > DRY_LIMIT else None

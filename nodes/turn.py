@@ -48,6 +48,7 @@ def _situation(state: SearchState, services: Services) -> Situation:
         round=state["round"],
         evaluations=state["evaluations"],
         budget=services.settings.budget,
+        max_difficulty=services.settings.max_difficulty,
         best=None if state["best"] is None else Best.model_validate(state["best"]),
         outcome=outcome,
         detail=_detail(state, services, outcome),

@@ -38,6 +38,8 @@ class Situation:
     rejected: tuple[str, ...]
     """Edits of the last turn that were refused, each with its reason."""
     words: tuple[str, ...]
+    max_difficulty: int = 5
+    """Open intents that are harder are not pursued."""
     weakest: str = ""
     """The workloads with the least gain under the best program; empty where `detail` says it."""
 
@@ -59,6 +61,7 @@ def ask(situation: Situation) -> Prompt:
             "round": s.round,
             "evaluations": s.evaluations,
             "budget": s.budget,
+            "max_difficulty": s.max_difficulty,
             "best": None if s.best is None else s.best.model_dump(),
             "weakest": s.weakest,
             "outcome": outcome,

@@ -49,6 +49,8 @@ class Settings(BaseModel):
     """K: attempts without an improvement after which an intent is closed."""
     min_improvement: float = Field(default=0.02, ge=0, allow_inf_nan=False)
     """Relative gain in J below which a better score is a tie."""
+    max_difficulty: int = Field(default=5, ge=1, le=5)
+    """Open intents that are harder wait; unknown counts as 3."""
     approve: Approval = "never"
     max_minutes: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Cap on the minutes spent in model calls and evaluations."""

@@ -132,12 +132,13 @@ def new_tree(title: str) -> SearchTree:
     return SearchTree(nodes=(root,))
 
 
-def select(tree: SearchTree) -> TreeNode | None:
+def select(tree: SearchTree, max_difficulty: int = 5) -> TreeNode | None:
     """The action to take: argmax V over the frontier (paper, Algorithm 1 line 5); None when it is empty.
 
-    Ties go to the lower difficulty (unknown counts as 3), then the shallower, then the older node.
+    What is harder than `max_difficulty` is passed over (unknown counts as 3). Ties go to the lower difficulty, then the
+    shallower, then the older node.
     """
-    frontier = tree.frontier()
+    frontier = [node for node in tree.frontier() if (node.difficulty or 3) <= max_difficulty]
     highest = max((node.priority for node in frontier), default=0.0)
     first = [node for node in frontier if node.priority == highest]
     return min(first, key=lambda node: _rank(tree, node), default=None)

@@ -101,6 +101,12 @@ def test_world_model_prompt_when_the_frontier_is_empty() -> None:
     same_as_snapshot("world_model_empty", prompt)
 
 
+def test_the_limit_on_difficulty_is_told() -> None:
+    tree = grown()
+    assert "Intents of a\ndifficulty above 2 wait" in world_model.ask(situation(tree, max_difficulty=2)).text
+    assert "difficulty above" not in world_model.ask(situation(tree)).text
+
+
 def test_repair_prompt() -> None:
     errors = ("edits[0]: insert.title: Field required", "edits[2]: the kind 'move' is unknown")
     same_as_snapshot("repair", world_model.ask_again(errors))

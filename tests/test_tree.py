@@ -63,6 +63,17 @@ def test_the_frontier_is_what_is_open_below_a_closed_parent(tree: SearchTree) ->
 
 
 @QUIET
+@given(trees(), st.integers(1, 5))
+def test_what_is_too_hard_is_passed_over(tree: SearchTree, most: int) -> None:
+    chosen = select(tree, most)
+    fitting = [node for node in tree.frontier() if (node.difficulty or 3) <= most]
+    assert (chosen is None) == (not fitting)
+    if chosen is not None:
+        assert chosen.priority == max(node.priority for node in fitting)
+        assert chosen in fitting
+
+
+@QUIET
 @given(trees())
 def test_selection_takes_the_highest_priority_and_breaks_ties_as_documented(tree: SearchTree) -> None:
     chosen = select(tree)
