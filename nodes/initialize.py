@@ -35,6 +35,7 @@ def _fresh(services: Services) -> SearchState:
         "run": services.run, "branch": branch, "settings": services.settings.model_dump(mode="json"),
         "status": "running", "log": [], "event_count": 0, "round": 0, "action": None, "last": None,
         "outcome": None, "best": None, "evaluations": 0, "attempts": 0, "turns": 0, "elapsed_s": 0.0,
+        "asked": {"calls": 0, "tokens": 0},
         "dry": 0, "idle": 0, "pending": None, "rejected": [], "words": [], "person_edits": [],
         "repair": None, "parked": None, "baseline": [], "result": None, "stop_reason": None,
         **services.trees.write(new_tree(services.task.title)),

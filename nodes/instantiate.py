@@ -10,8 +10,9 @@ from nodes.parking import park, wait_if_parked
 from nodes.services import Services
 from prompts.coder import Assignment, Unusable, ask, parse_program
 from state.edits import Attempt, apply
+from state.effects import Reply
 from state.program import Program
-from state.search import Action, Best, LastAttempt, SearchState, improves, logged
+from state.search import Action, Best, LastAttempt, SearchState, counted, improves, logged
 from state.tree import SearchTree
 from state.verdict import Passed, Verdict, partial, score_on, summary
 from tasks.evaluator import EvaluatorUnavailable
@@ -48,26 +49,33 @@ def instantiate(state: SearchState, services: Services) -> SearchState:
     tree = services.trees.read(state)
     trial = _Trial(state, services, awaited)
     try:
-        sampled, thinking = _sampled(state, services, _assignment(state, services, tree, action))
+        sampled, thinking, replies = _sampled(state, services, _assignment(state, services, tree, action))
         trial.prepare([sample for sample in sampled if isinstance(sample, Program)])
         for sample in sampled:
             trial.add(sample)
     except EvaluatorUnavailable as reason:
         return park(reason, trial.at)
-    state = {**state, "elapsed_s": state["elapsed_s"] + thinking}
+    asked = counted(state["asked"], replies)
+    state = {**state, "elapsed_s": state["elapsed_s"] + thinking, "asked": asked}
     return _concluded(state, services, tree, trial.tried)
 
 
-def _sampled(state: SearchState, services: Services, assignment: Assignment) -> tuple[list[Program | Unusable], float]:
-    """The coder's programs, no more than the budget has verdicts for, and the seconds that they took."""
-    count = min(services.settings.samples, services.settings.budget - state["evaluations"])
-    sampled, seconds = [], 0.0
+def _sampled(
+    state: SearchState, services: Services, assignment: Assignment
+) -> tuple[list[Program | Unusable], float, list[Reply]]:
+    """The coder's programs, no more than there are verdicts and calls left for, their seconds, and the replies."""
+    settings = services.settings
+    count = min(settings.samples, settings.budget - state["evaluations"])
+    if settings.max_calls is not None:
+        count = min(count, settings.max_calls - state["asked"]["calls"])
+    sampled, seconds, replies = [], 0.0, []
     for sample in range(1, count + 1):
         prompt = ask(replace(assignment, sample=sample))
         reply, thinking = services.ask(state, "instantiate", state["attempts"], prompt, [HumanMessage(prompt.text)])
         sampled.append(parse_program(reply.text, services.task, services.task.languages[0]))
         seconds += thinking
-    return sampled, seconds
+        replies.append(reply)
+    return sampled, seconds, replies
 
 
 def _assignment(state: SearchState, services: Services, tree: SearchTree, action: Action) -> Assignment:
@@ -195,6 +203,7 @@ def _concluded(state: SearchState, services: Services, tree: SearchTree, batch: 
         "attempts": state["attempts"] + 1,
         "evaluations": state["evaluations"] + spent,
         "idle": 0 if spent else state["idle"] + 1,
+        "asked": state["asked"],
         "elapsed_s": state["elapsed_s"] + sum(tried.seconds for tried in batch),
     }
     for tried in batch:

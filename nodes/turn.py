@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from nodes.services import Services
 from prompts.feedback import baseline_line, timings, weakest
 from prompts.world_model import Situation, ask, ask_again, parse_edits
-from state.search import Best, Outcome, Repair, SearchState, pending
+from state.search import Best, Outcome, Repair, SearchState, counted, pending
 from tasks.evaluator import BaselineTiming
 
 
@@ -25,7 +25,8 @@ def world_model_turn(state: SearchState, services: Services, node: str) -> Searc
         messages += [AIMessage(repair.reply), HumanMessage(prompt.text)]
     reply, seconds = services.ask(state, node, state["turns"], prompt, messages)
     parsed = parse_edits(reply.text)
-    changes: SearchState = {"turns": state["turns"] + 1, "elapsed_s": state["elapsed_s"] + seconds}
+    changes: SearchState = {"turns": state["turns"] + 1, "elapsed_s": state["elapsed_s"] + seconds,
+                            "asked": counted(state["asked"], [reply])}  # fmt: skip
     if parsed.errors and repair is None:
         again = Repair(reply=reply.text, errors=parsed.errors)
         return {**changes, "repair": again.model_dump(mode="json")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import orjson
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 from state.edits import Edit, Event
+from state.effects import Reply
 from state.settings import Approval, Settings
 
 DRY_LIMIT = 3
@@ -57,6 +59,8 @@ class SearchState(TypedDict, total=False):
     """World-model turns; the next one's ordinal."""
     elapsed_s: float
     """Seconds spent in model calls and evaluations."""
+    asked: dict[str, int]
+    """Model calls and their tokens, in and out: "calls", "tokens"."""
     dry: int
     idle: int
     pending: dict[str, Any] | None
@@ -82,6 +86,7 @@ class Spending(TypedDict, total=False):
 
     evaluations: int
     elapsed_s: float
+    asked: dict[str, int]
     idle: int
 
 
@@ -190,10 +195,12 @@ def improves(score: float, noise: float, best: tuple[float, float] | None, minim
 
 
 def budget_left(state: Spending, settings: Settings) -> bool:
-    """Whether another attempt may be made: verdicts and minutes are left, and attempts still cost some."""
+    """Whether another attempt may be made: no limit is reached, and attempts still cost some of the budget."""
     minutes = state["elapsed_s"] / 60
     return (
         state["evaluations"] < settings.budget
+        and (settings.max_calls is None or state["asked"]["calls"] < settings.max_calls)
+        and (settings.max_tokens is None or state["asked"]["tokens"] < settings.max_tokens)
         and (settings.max_minutes is None or minutes < settings.max_minutes)
         and state["idle"] < IDLE_FACTOR * settings.stagnation
     )
@@ -203,11 +210,21 @@ def why_stopped(state: SearchState, settings: Settings) -> str:
     """One line: which limit ended the run."""
     if state["evaluations"] >= settings.budget:
         return f"the budget of {settings.budget} evaluations is spent"
+    if settings.max_calls is not None and state["asked"]["calls"] >= settings.max_calls:
+        return f"the limit of {settings.max_calls} model calls is reached"
+    if settings.max_tokens is not None and state["asked"]["tokens"] >= settings.max_tokens:
+        return f"the limit of {settings.max_tokens} tokens is reached"
     if settings.max_minutes is not None and state["elapsed_s"] / 60 >= settings.max_minutes:
         return f"the limit of {settings.max_minutes:g} minutes is reached"
     if state["idle"] >= IDLE_FACTOR * settings.stagnation:
         return f"{state['idle']} attempts in a row brought no new program"
     return f"the world model had no new intent in {state['dry']} turns"
+
+
+def counted(asked: dict[str, int], replies: Sequence[Reply]) -> dict[str, int]:
+    """The calls and tokens so far, these replies included."""
+    tokens = sum(reply.input_tokens + reply.output_tokens for reply in replies)
+    return {"calls": asked["calls"] + len(replies), "tokens": asked["tokens"] + tokens}
 
 
 def logged(state: SearchState, events: tuple[Event, ...]) -> SearchState:

@@ -54,6 +54,10 @@ class Settings(BaseModel):
     approve: Approval = "never"
     max_minutes: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Cap on the minutes spent in model calls and evaluations."""
+    max_calls: int | None = Field(default=None, ge=1)
+    """Cap on model calls; no call begins that would pass it."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Cap on tokens, in and out: no call begins once they are used up."""
     language: str | None = None
     """Language of the programs; None means the task's first."""
     seed_program: str | None = None

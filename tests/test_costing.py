@@ -113,3 +113,26 @@ def test_the_command_says_what_has_no_price(tmp_path: Path) -> None:
     (row,) = json.loads(priced.stdout)
     assert (row["usd"], row["calls"], row["cut_off"]) == (pytest.approx(0.004), 1, 1)
     assert cost("--prices", "none.toml").returncode == 2
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize("most", [1, 2, 5, 9])
+def test_no_call_passes_the_cap(tmp_path: Path, most: int, samples: int) -> None:
+    plans = [edits(insert(f"one {turn}", 0.5)) for turn in range(20)]
+    programs = [program(f"{score}.5") for score in range(1, 40)]
+    services, _, _ = scripted(tmp_path / "k.db", plans, programs)
+    state = start(compiled(services), budget=30, stagnation=2, max_calls=most, samples=samples)
+    archive = Archive(tmp_path / "k.db")
+    assert sum(spent.calls for spent in archive.spending("run")) == most == state["asked"]["calls"]
+    archive.close()
+    assert state["stop_reason"] == f"the limit of {most} model calls is reached"
+
+
+def test_tokens_end_a_run(tmp_path: Path) -> None:
+    services, _, _ = scripted(tmp_path / "k.db", [edits(insert("one", 0.5))] * 9, [])
+    usage: Any = {"input_tokens": 10, "output_tokens": 20, "total_tokens": 30}
+    said = [AIMessage(program(f"{score}.5"), usage_metadata=usage) for score in range(1, 9)]
+    services.coder = GenericFakeChatModel(messages=iter(said))
+    state = start(compiled(services), budget=30, max_tokens=61)
+    assert (state["asked"]["tokens"], state["evaluations"]) == (90, 3)
+    assert state["stop_reason"] == "the limit of 61 tokens is reached"

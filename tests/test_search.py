@@ -54,11 +54,12 @@ def test_what_is_an_improvement(
 
 
 def state(**changes: object) -> SearchState:
-    fresh = {"evaluations": 0, "elapsed_s": 0.0, "idle": 0, "dry": 0, "log": [], "event_count": 0}
+    fresh = {"evaluations": 0, "elapsed_s": 0.0, "asked": {"calls": 0, "tokens": 0}, "idle": 0, "dry": 0, "log": [],
+             "event_count": 0}  # fmt: skip
     return SearchState(**{**fresh, **changes})  # type: ignore[typeddict-item]
 
 
-SETTINGS = Settings(budget=10, stagnation=3, max_minutes=2.0)
+SETTINGS = Settings(budget=10, stagnation=3, max_minutes=2.0, max_calls=5, max_tokens=100)
 
 
 @pytest.mark.parametrize(
@@ -66,14 +67,18 @@ SETTINGS = Settings(budget=10, stagnation=3, max_minutes=2.0)
     [
         ({"evaluations": 9}, {"evaluations": 10}, "the budget of 10 evaluations is spent"),
         ({"elapsed_s": 119.9}, {"elapsed_s": 120.0}, "the limit of 2 minutes is reached"),
+        ({"asked": {"calls": 4, "tokens": 0}}, {"asked": {"calls": 5, "tokens": 0}},
+         "the limit of 5 model calls is reached"),
+        ({"asked": {"calls": 0, "tokens": 99}}, {"asked": {"calls": 0, "tokens": 100}},
+         "the limit of 100 tokens is reached"),
         (
             {"idle": 3 * IDLE_FACTOR - 1},
             {"idle": 3 * IDLE_FACTOR},
             f"{3 * IDLE_FACTOR} attempts in a row brought no new program",
         ),
     ],
-    ids=["budget", "minutes", "idle"],
-)
+    ids=["budget", "minutes", "calls", "tokens", "idle"],
+)  # fmt: skip
 def test_each_limit_ends_a_run_exactly_when_it_is_reached(
     within: dict[str, object], beyond: dict[str, object], reason: str
 ) -> None:
