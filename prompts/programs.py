@@ -1,0 +1,325 @@
+"""The program in a coder's reply, in any of the shapes that models send, or the reason that there is none."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from prompts.replies import Block, answered, code_lines, fenced, is_patch, jsoned, patched, plain, tagged
+from state.program import Language, Program, imports_triton
+from tasks.joining import closure, joined_c, joined_python
+from tasks.task import Task
+
+LIMIT = 1_000_000
+"""Bytes that a reply, and a program, may have."""
+_FILES = 64
+_ASIDE = frozenset(("sh", "bash", "shell", "console", "zsh", "json", "yaml", "toml", "cmake", "makefile", "make"))
+_PYTHON = frozenset(("python", "py", "python3", "triton"))
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_C_TOKEN = re.compile(
+    r"(?P<note>//[^\n]*|/\*.*?\*/)|(?P<text>\b(?:u8|[uUL])?R\"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)\""
+    r"|(?<!R)\"(?:[^\"\\\n]++|\\.)*+\"|(?<![0-9a-fA-F])'(?:[^'\\\n]++|\\.)*+')|(?P<torn>/\*.*|R\"[^()\\\s]{0,16}\(.*)"
+    r"|(?P<directive>^[ \t]*\#(?:[^\n\\]++|\\.)*+)|(?P<token>[A-Za-z_]\w*+|[{}()\[\];<>=*&:,~])",
+    re.DOTALL | re.MULTILINE,
+)
+_DIRECTIVE = re.compile(r"\s*#\s*(if|el|end)\w*\s*(0\b)?")
+_PY_TEXT = re.compile(
+    r"(?P<note>#[^\n]*)|(?P<text>\"\"\"(?:[^\"\\]++|\\.|\"(?!\"\"))*+\"\"\"|'''(?:[^'\\]++|\\.|'(?!''))*+'''"
+    r"|\"(?!\"\")(?:[^\"\\\n]++|\\.)*+\"|'(?!'')(?:[^'\\\n]++|\\.)*+')|(?P<torn>\"\"\".*|'''.*|[\"'][^\n]*\Z)",
+    re.DOTALL,
+)
+_MASKS = {"note": "", "text": '""', "torn": "("}
+_PY_DEFINED = re.compile(r"(?:def|class)[ \t]+(\w+)")
+_PY_ASSIGNED = re.compile(r"(\w+)[ \t]*(?::[^=]*)?=(?!=)[ \t]*")
+_PY_OPEN = re.compile(r"(?:if|elif|else|try|except|finally|with|for|while)\b")
+_PY_PENDING = re.compile(r"(?:^@.*|[:\\,=+\-/%&|^<>]|(?<!\.)\.)$")
+_EXPORTED = r"TVM_FFI_DLL_EXPORT_TYPED_FUNC\(\s*{name}\s*,|\.def\(\s*\"{name}\""
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A reply without a program, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a program is looked for by."""
+
+    entry: str
+    language: Language
+    base: str | None
+    cut_off: bool
+
+    @property
+    def python(self) -> bool:
+        return self.language in ("python", "triton")
+
+    @property
+    def needed(self) -> str:
+        forms: dict[Language, str] = {
+            "cpp": f'extern "C" void {self.entry}(...) with its body',
+            "cuda": f'TVM_FFI_DLL_EXPORT_TYPED_FUNC({self.entry}, ...) or m.def("{self.entry}", ...)',
+        }
+        return forms.get(self.language, f"def {self.entry}(...) or class {self.entry} at the top level")
+
+    def defined_in(self, text: str) -> bool:
+        """Whether a source text defines the entry point."""
+        if self.entry not in text:
+            return False
+        if self.language == "cuda":
+            code = _C_TOKEN.sub(lambda match: " " if match[0][:2] in ("//", "/*") else match[0], text)
+            return re.search(_EXPORTED.format(name=self.entry), code) is not None
+        return self.entry in self.outlined(text).names
+
+    def outlined(self, text: str) -> _Outline:
+        return _outlined_python(text) if self.python else _Reading(text).outline
+
+
+@dataclass(frozen=True)
+class _Outline:
+    """What a source text defines at its top level."""
+
+    names: list[str]
+    complete: bool
+    """It does not end within a bracket, a comment, a string or a statement."""
+
+
+class _Reading:
+    """One reading of a C++ source: the functions that it defines outside of classes and of `#if 0`."""
+
+    def __init__(self, text: str) -> None:
+        self._names: list[str] = []
+        self._scope: tuple[bool, Any] | None = None
+        """The open braces, innermost first; True: functions may be defined in it."""
+        self._statement: list[str] = []
+        self._depth = 0
+        self._dead = torn = False
+        self._branches: list[tuple[tuple[bool, Any] | None, int, int, bool]] = []
+        for match in _C_TOKEN.finditer(text):
+            if match.lastgroup == "directive":
+                self._direct(match[0])
+            elif match.lastgroup == "token":
+                self._take(match[0])
+            elif match.lastgroup == "text":
+                self._statement.append('""')
+            torn = match.lastgroup == "torn"
+        ends = not self._statement or self._statement[-1] == ")"
+        self.outline = _Outline(self._names, ends and not (torn or self._scope or self._branches or self._depth > 0))
+
+    def _direct(self, line: str) -> None:
+        found = _DIRECTIVE.match(line)
+        if found and found[1] == "if":
+            self._branches.append((self._scope, self._depth, len(self._statement), self._dead))
+            self._dead = self._dead or found[2] is not None
+        elif found and found[1] == "end" and self._branches:
+            self._dead = self._branches.pop()[3]
+        elif found and self._branches:
+            self._scope, self._depth, length, self._dead = self._branches[-1]
+            del self._statement[length:]
+
+    def _take(self, token: str) -> None:
+        outside = self._scope is None or self._scope[0]
+        if token == "{":
+            self._scope = (outside and self._depth == 0 and self._begins(), self._scope)
+        elif token == "}":
+            self._scope = self._scope and self._scope[1]
+            if self._depth == 0:
+                self._statement = []
+        elif outside and token == ";":
+            self._statement, self._depth = [], 0
+        elif outside:
+            self._depth += (token == "(") - (token == ")")
+            self._statement.append(token)
+
+    def _begins(self) -> bool:
+        """Notes the function whose body begins; whether the brace is that of a namespace or of extern "C"."""
+        said, depth = self._statement, 0
+        for at, token in enumerate(said):
+            if token == "(" and depth == 0 and at > 1 and said[at - 1].isidentifier() and said[at - 1][:2] != "__":
+                before = said[at - 2]
+                if before.isidentifier() or before in (">", "*", "&", "]", ")"):
+                    self._names += [] if self._dead else [said[at - 1]]
+                    break
+            depth += (token in "([") - (token in ")]")
+        self._statement = []
+        return "namespace" in said[:3] or said == ["extern", '""']
+
+
+def _outlined_python(text: str) -> _Outline:
+    """The functions, classes and assigned names of a Python source, also those under `if` and `try`."""
+    names: list[str] = []
+    scopes: list[tuple[int, bool]] = []
+    depth, last = 0, ""
+    for line in _PY_TEXT.sub(lambda match: _MASKS[match.lastgroup or ""], text).split("\n"):
+        code = line.strip()
+        if code and depth == 0:
+            indent = len(line) - len(line.lstrip())
+            while scopes and scopes[-1][0] >= indent:
+                scopes.pop()
+            outside = scopes[-1][1] if scopes else indent == 0
+            names += _bound(code, names) if outside else ()
+            scopes.append((indent, outside and _PY_OPEN.match(code) is not None))
+        depth = max(0, depth + sum(map(code.count, "([{")) - sum(map(code.count, ")]}")))
+        last = code or last
+    return _Outline(names, depth == 0 and _PY_PENDING.search(last) is None)
+
+
+def _bound(code: str, known: list[str]) -> list[str]:
+    """The names that a statement defines; not one that it makes of itself and that nothing defined before."""
+    found = _PY_DEFINED.match(code)
+    names, end = [found[1]] if found else [], 0
+    while (target := _PY_ASSIGNED.match(code, end)) is not None:
+        names.append(target[1])
+        end = target.end()
+    used = set(re.findall(r"\w+", code[end:])) - set(known[-1000:]) if end else set()
+    return [name for name in names if name not in used]
+
+
+def parse_program(
+    reply: str, task: Task, language: Language, *, base: str | None = None, cut_off: bool = False
+) -> Program | Unusable:
+    """The program that a reply sends, the last where it sends several; a reason for the model where it sends none.
+
+    A reply that is a diff is applied to `base`; `cut_off` says that the model stopped at its limit of tokens.
+    Never raises; takes time linear in the reply.
+    """
+    if len(reply) > LIMIT:
+        return Unusable(f"the reply is larger than {LIMIT} characters: send one program, without anything else")
+    found = _found(reply, _Asked(task.entry_point, language, base, cut_off))
+    return found if isinstance(found, Unusable) else _checked(found, language)
+
+
+def _checked(source: str, language: Language) -> Program | Unusable:
+    if "\0" in source or _SURROGATE.search(source):
+        which = "NUL bytes" if "\0" in source else "lone surrogates"
+        return Unusable(f"the program holds {which}, which are no text: write them as escapes")
+    if len(source.encode()) > LIMIT:
+        return Unusable(f"the program is larger than {LIMIT} bytes: send a shorter one")
+    if language == "triton" and not imports_triton(source):
+        return Unusable("the program does not import triton")
+    return Program(language=language, source=source)
+
+
+def _found(reply: str, asked: _Asked) -> str | Unusable:
+    """The source text in a reply."""
+    if not reply.strip():
+        return Unusable("the reply is empty")
+    said = answered(reply)
+    blocks = _blocks(said.text, asked)
+    chosen = _chosen(blocks, asked) if blocks else _bare(said.text, asked)
+    if not isinstance(chosen, Unusable):
+        return chosen
+    if said.open:
+        return Unusable("the thinking block is not closed: the reply was cut off before its program; think less")
+    if not said.text:
+        return Unusable("the reply is empty but for its thinking: send the program after it")
+    return chosen
+
+
+def _blocks(text: str, asked: _Asked) -> list[Block]:
+    """What the answer sets apart, by the first of tags, fences and JSON that it uses."""
+    found = tagged(text) if "<file" in text.lower() else []
+    if not found:
+        found = fenced(text)
+        if not any(asked.entry in block.text and block.label.lower() != "json" for block in found):
+            found = jsoned(text) or found or tagged(text)
+    return [replace(block, text=plain(block.text)) for block in found]
+
+
+def _chosen(blocks: list[Block], asked: _Asked) -> str | Unusable:
+    whole = [block for block in blocks if not is_patch(block)]
+    fitting = [block for block in whole if asked.defined_in(block.text)]
+    fitting = [block for block in fitting if not _aside(block, asked)] or fitting
+    complete = [block for block in fitting if _complete(block, asked)]
+    if complete:
+        return _with_files(complete, whole, asked)
+    if fitting:
+        return Unusable("the code block is not closed and its program does not end: the reply was cut off; "
+                        "send a shorter program, whole")  # fmt: skip
+    patches = [block for block in blocks if is_patch(block)]
+    if patches:
+        return _patched(patches, asked)
+    if any(not block.closed and (asked.cut_off or not asked.outlined(block.text).complete) for block in blocks):
+        return Unusable(f"the code block is not closed: the reply was cut off before the entry point {asked.entry}; "
+                        "send a shorter program, whole")  # fmt: skip
+    if not any(block.text.strip() for block in blocks):
+        return Unusable("the code block is empty: send the complete program in it")
+    return _missing("no code block defines", [block.text for block in whole], asked)
+
+
+def _aside(block: Block, asked: _Asked) -> bool:
+    """Whether a block's label is that of something other than programs of the language."""
+    word = re.split(r"[\s:{,]", block.label.lower(), maxsplit=1)[0].lstrip(".")
+    return word in _ASIDE or (not asked.python and word in _PYTHON)
+
+
+def _complete(block: Block, asked: _Asked) -> bool:
+    return block.closed or (not asked.cut_off and asked.outlined(block.text).complete)
+
+
+def _missing(what: str, texts: list[str], asked: _Asked) -> Unusable:
+    names = [name for text in texts[:20] for name in asked.outlined(text[:20_000]).names[:6]]
+    found = f"found: {', '.join(name[:80] for name in names[:6])}" if names else "no definition was found"
+    return Unusable(f"{what} the entry point {asked.entry}: it needs {asked.needed}; {found}")
+
+
+def _patched(patches: list[Block], asked: _Asked) -> str | Unusable:
+    if asked.base is None:
+        return Unusable("the reply is a diff, and there is nothing to apply it to: send the complete program")
+    last = patches[-1]
+    if not last.closed and asked.cut_off:
+        return Unusable("the diff is not closed: the reply was cut off; send a shorter one")
+    text = patched(last.text, asked.base)
+    if text is None:
+        return Unusable("the diff does not apply to the program to start from: send the complete program")
+    return text if asked.defined_in(text) else _missing("what the diff makes does not define", [text], asked)
+
+
+def _bare(text: str, asked: _Asked) -> str | Unusable:
+    """The code of an answer without any block: what lies between its first and its last line of code."""
+    bare = Block(plain(text) + "\n", closed=False)
+    if is_patch(bare):
+        return _patched([bare], asked)
+    source = code_lines(bare.text, python=asked.python)
+    if not asked.defined_in(source):
+        wanted = f"send the complete program, with the entry point {asked.entry}, in one"
+        return Unusable(f"the reply has no fenced code block and is no program: {wanted}")
+    if asked.cut_off or not asked.outlined(source).complete:
+        return Unusable("the program does not end: the reply was cut off; send a shorter program, whole")
+    return source
+
+
+def _with_files(fitting: list[Block], blocks: list[Block], asked: _Asked) -> str | Unusable:
+    """The last program that fits, joined with the other files that it needs."""
+    entry = fitting[-1]
+    parts = {block.path: block.text for block in blocks if block.path and block.closed and not _aside(block, asked)}
+    if not entry.path or len(parts) < 2:
+        return entry.text
+    if len(parts) > _FILES:
+        return Unusable(f"the reply has {len(parts)} files, more than {_FILES}: send one file")
+    parts[entry.path] = entry.text
+    entries = sorted({block.path for block in fitting if block.path} - {entry.path})
+    try:
+        return _joined(entry.path, entries, parts, asked)
+    except (RecursionError, MemoryError):
+        return Unusable("the files of the reply cannot be joined: they are nested too deeply; send one file")
+
+
+def _joined(path: str, others: list[str], parts: dict[str, str], asked: _Asked) -> str | Unusable:
+    known = closure(path, parts)
+    rivals = [other for other in others if other not in known and path not in closure(other, parts)]
+    if rivals:
+        return Unusable(f"two files define the entry point {asked.entry}, {rivals[0]} and {path}, and neither uses "
+                        "the other: they cannot be joined; send one file")  # fmt: skip
+    if not asked.python:
+        units = [name for name in parts if name.endswith((".cu", ".cpp", ".cc", ".cxx")) and name not in known]
+        units = [name for name in units if path not in closure(name, parts)]
+        units = [name for name in units if "main" not in asked.outlined(parts[name]).names]
+        return parts[path] if known == [path] and not units else joined_c([*units, path], parts)
+    foreign = next((name for name in parts if not name.endswith(".py") and name in parts[path]), None)
+    if foreign is not None:
+        return Unusable(f"{path} reads the file {foreign}, and the two cannot be joined: send one file")
+    return parts[path] if known == [path] else joined_python(path, asked.entry, parts)
