@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from prompts.replies import Block, answered, code_lines, fenced, is_patch, jsoned, patched, plain, tagged
+from prompts.replies import Block, answered, aside, code_lines, is_patch, patched, plain, set_apart
 from state.program import Language, Program, imports_triton
-from tasks.joining import closure, joined_c, joined_python
+from tasks.joining import closure, joined_c, joined_python, used
 from tasks.task import Task
 
 LIMIT = 1_000_000
 """Bytes that a reply, and a program, may have."""
 _FILES = 64
-_ASIDE = frozenset(("sh", "bash", "shell", "console", "zsh", "json", "yaml", "toml", "cmake", "makefile", "make"))
-_PYTHON = frozenset(("python", "py", "python3", "triton"))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _C_TOKEN = re.compile(
     r"(?P<note>//[^\n]*|/\*.*?\*/)|(?P<text>\b(?:u8|[uUL])?R\"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)\""
-    r"|(?<!R)\"(?:[^\"\\\n]++|\\.)*+\"|(?<![0-9a-fA-F])'(?:[^'\\\n]++|\\.)*+')|(?P<torn>/\*.*|R\"[^()\\\s]{0,16}\(.*)"
-    r"|(?P<directive>^[ \t]*\#(?:[^\n\\]++|\\.)*+)|(?P<token>[A-Za-z_]\w*+|[{}()\[\];<>=*&:,~])",
+    r"|(?<!R)\"(?:[^\"\\\n]++|\\.)*+(?:\"|\\?(?=\n|\Z))|(?<![0-9a-fA-F])'(?:[^'\\\n]++|\\.)*+(?:'|\\?(?=\n|\Z)))"
+    r"|(?P<torn>/\*.*|R\"[^()\\\s]{0,16}\(.*)|(?P<directive>^[ \t]*+\#(?:[^\n\\]++|\\.)*+)"
+    r"|(?P<token>[A-Za-z_]\w*+|[{}()\[\];<>=*&:,~])",
     re.DOTALL | re.MULTILINE,
 )
 _DIRECTIVE = re.compile(r"\s*#\s*(if|el|end)\w*\s*(0\b)?")
 _PY_TEXT = re.compile(
     r"(?P<note>#[^\n]*)|(?P<text>\"\"\"(?:[^\"\\]++|\\.|\"(?!\"\"))*+\"\"\"|'''(?:[^'\\]++|\\.|'(?!''))*+'''"
-    r"|\"(?!\"\")(?:[^\"\\\n]++|\\.)*+\"|'(?!'')(?:[^'\\\n]++|\\.)*+')|(?P<torn>\"\"\".*|'''.*|[\"'][^\n]*\Z)",
+    r"|\"(?!\"\")(?:[^\"\\\n]++|\\.)*+(?:\"|(?=\n))|'(?!'')(?:[^'\\\n]++|\\.)*+(?:'|(?=\n)))|(?P<torn>[\"'].*)",
     re.DOTALL,
 )
 _MASKS = {"note": "", "text": '""', "torn": "("}
@@ -80,18 +79,17 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Outline:
-    """What a source text defines at its top level."""
+    """What a source text defines at its top level, and whether it ends where a source can end."""
 
-    names: list[str]
+    names: dict[str, None]
     complete: bool
-    """It does not end within a bracket, a comment, a string or a statement."""
 
 
 class _Reading:
     """One reading of a C++ source: the functions that it defines outside of classes and of `#if 0`."""
 
     def __init__(self, text: str) -> None:
-        self._names: list[str] = []
+        self._names: dict[str, None] = {}
         self._scope: tuple[bool, Any] | None = None
         """The open braces, innermost first; True: functions may be defined in it."""
         self._statement: list[str] = []
@@ -141,16 +139,15 @@ class _Reading:
             if token == "(" and depth == 0 and at > 1 and said[at - 1].isidentifier() and said[at - 1][:2] != "__":
                 before = said[at - 2]
                 if before.isidentifier() or before in (">", "*", "&", "]", ")"):
-                    self._names += [] if self._dead else [said[at - 1]]
-                    break
+                    self._names |= {} if self._dead else {said[at - 1]: None}
             depth += (token in "([") - (token in ")]")
         self._statement = []
-        return "namespace" in said[:3] or said == ["extern", '""']
+        return "namespace" in said or said[-2:] == ["extern", '""']
 
 
 def _outlined_python(text: str) -> _Outline:
     """The functions, classes and assigned names of a Python source, also those under `if` and `try`."""
-    names: list[str] = []
+    names: dict[str, None] = {}
     scopes: list[tuple[int, bool]] = []
     depth, last = 0, ""
     for line in _PY_TEXT.sub(lambda match: _MASKS[match.lastgroup or ""], text).split("\n"):
@@ -160,22 +157,22 @@ def _outlined_python(text: str) -> _Outline:
             while scopes and scopes[-1][0] >= indent:
                 scopes.pop()
             outside = scopes[-1][1] if scopes else indent == 0
-            names += _bound(code, names) if outside else ()
+            names |= dict.fromkeys(_bound(code, names)) if outside else {}
             scopes.append((indent, outside and _PY_OPEN.match(code) is not None))
         depth = max(0, depth + sum(map(code.count, "([{")) - sum(map(code.count, ")]}")))
         last = code or last
     return _Outline(names, depth == 0 and _PY_PENDING.search(last) is None)
 
 
-def _bound(code: str, known: list[str]) -> list[str]:
+def _bound(code: str, known: dict[str, None]) -> list[str]:
     """The names that a statement defines; not one that it makes of itself and that nothing defined before."""
     found = _PY_DEFINED.match(code)
     names, end = [found[1]] if found else [], 0
     while (target := _PY_ASSIGNED.match(code, end)) is not None:
         names.append(target[1])
         end = target.end()
-    used = set(re.findall(r"\w+", code[end:])) - set(known[-1000:]) if end else set()
-    return [name for name in names if name not in used]
+    used = set(re.findall(r"\w+", code[end:])) if end else ()
+    return [name for name in names if name in known or name not in used]
 
 
 def parse_program(
@@ -194,11 +191,11 @@ def parse_program(
 
 def _checked(source: str, language: Language) -> Program | Unusable:
     if "\0" in source or _SURROGATE.search(source):
-        which = "NUL bytes" if "\0" in source else "lone surrogates"
-        return Unusable(f"the program holds {which}, which are no text: write them as escapes")
+        return Unusable("the program holds NUL bytes or lone surrogates, which are no text: write them as escapes")
+    source = source if source.endswith("\n") else source + "\n"
     if len(source.encode()) > LIMIT:
         return Unusable(f"the program is larger than {LIMIT} bytes: send a shorter one")
-    if language == "triton" and not imports_triton(source):
+    if language == "triton" and not imports_triton(source.replace("r'''", "\n")):
         return Unusable("the program does not import triton")
     return Program(language=language, source=source)
 
@@ -208,7 +205,7 @@ def _found(reply: str, asked: _Asked) -> str | Unusable:
     if not reply.strip():
         return Unusable("the reply is empty")
     said = answered(reply)
-    blocks = _blocks(said.text, asked)
+    blocks = set_apart(said.text, asked.entry)
     chosen = _chosen(blocks, asked) if blocks else _bare(said.text, asked)
     if not isinstance(chosen, Unusable):
         return chosen
@@ -219,20 +216,10 @@ def _found(reply: str, asked: _Asked) -> str | Unusable:
     return chosen
 
 
-def _blocks(text: str, asked: _Asked) -> list[Block]:
-    """What the answer sets apart, by the first of tags, fences and JSON that it uses."""
-    found = tagged(text) if "<file" in text.lower() else []
-    if not found:
-        found = fenced(text)
-        if not any(asked.entry in block.text and block.label.lower() != "json" for block in found):
-            found = jsoned(text) or found or tagged(text)
-    return [replace(block, text=plain(block.text)) for block in found]
-
-
 def _chosen(blocks: list[Block], asked: _Asked) -> str | Unusable:
     whole = [block for block in blocks if not is_patch(block)]
     fitting = [block for block in whole if asked.defined_in(block.text)]
-    fitting = [block for block in fitting if not _aside(block, asked)] or fitting
+    fitting = [block for block in fitting if not aside(block, python=asked.python)] or fitting
     complete = [block for block in fitting if _complete(block, asked)]
     if complete:
         return _with_files(complete, whole, asked)
@@ -250,18 +237,12 @@ def _chosen(blocks: list[Block], asked: _Asked) -> str | Unusable:
     return _missing("no code block defines", [block.text for block in whole], asked)
 
 
-def _aside(block: Block, asked: _Asked) -> bool:
-    """Whether a block's label is that of something other than programs of the language."""
-    word = re.split(r"[\s:{,]", block.label.lower(), maxsplit=1)[0].lstrip(".")
-    return word in _ASIDE or (not asked.python and word in _PYTHON)
-
-
 def _complete(block: Block, asked: _Asked) -> bool:
     return block.closed or (not asked.cut_off and asked.outlined(block.text).complete)
 
 
 def _missing(what: str, texts: list[str], asked: _Asked) -> Unusable:
-    names = [name for text in texts[:20] for name in asked.outlined(text[:20_000]).names[:6]]
+    names = [name for text in texts[:20] for name in list(asked.outlined(text[:20_000]).names)[:6]]
     found = f"found: {', '.join(name[:80] for name in names[:6])}" if names else "no definition was found"
     return Unusable(f"{what} the entry point {asked.entry}: it needs {asked.needed}; {found}")
 
@@ -294,32 +275,37 @@ def _bare(text: str, asked: _Asked) -> str | Unusable:
 
 def _with_files(fitting: list[Block], blocks: list[Block], asked: _Asked) -> str | Unusable:
     """The last program that fits, joined with the other files that it needs."""
-    entry = fitting[-1]
-    parts = {block.path: block.text for block in blocks if block.path and block.closed and not _aside(block, asked)}
-    if not entry.path or len(parts) < 2:
-        return entry.text
+    last = fitting[-1]
+    files = [block for block in blocks if block.path and block.closed and not aside(block, python=asked.python)]
+    path = last.path or ("program.py" if asked.python else "program.cu")
+    parts = {block.path: block.text for block in files} | {path: last.text}
     if len(parts) > _FILES:
         return Unusable(f"the reply has {len(parts)} files, more than {_FILES}: send one file")
-    parts[entry.path] = entry.text
-    entries = sorted({block.path for block in fitting if block.path} - {entry.path})
+    entries = {block.path: block.text for block in fitting if block.path in parts} if last.path else {path: last.text}
     try:
-        return _joined(entry.path, entries, parts, asked)
+        return _joined(entries, parts | entries, asked)
     except (RecursionError, MemoryError):
         return Unusable("the files of the reply cannot be joined: they are nested too deeply; send one file")
 
 
-def _joined(path: str, others: list[str], parts: dict[str, str], asked: _Asked) -> str | Unusable:
-    known = closure(path, parts)
-    rivals = [other for other in others if other not in known and path not in closure(other, parts)]
-    if rivals:
-        return Unusable(f"two files define the entry point {asked.entry}, {rivals[0]} and {path}, and neither uses "
+def _joined(entries: dict[str, str], parts: dict[str, str], asked: _Asked) -> str | Unusable:
+    """The file that defines the entry point with those that it needs, where no other that does stands beside it."""
+    inner = {name for path in entries for name in used(path, parts)} if len(parts) > 1 else set()
+    tops = [path for path in entries if path not in inner] or list(entries)
+    path = tops[-1]
+    if len(tops) > 1:
+        return Unusable(f"two files define the entry point {asked.entry}, {tops[-2]} and {path}, and neither uses "
                         "the other: they cannot be joined; send one file")  # fmt: skip
+    known = closure(path, parts) if len(parts) > 1 else [path]
     if not asked.python:
-        units = [name for name in parts if name.endswith((".cu", ".cpp", ".cc", ".cxx")) and name not in known]
-        units = [name for name in units if path not in closure(name, parts)]
-        units = [name for name in units if "main" not in asked.outlined(parts[name]).names]
-        return parts[path] if known == [path] and not units else joined_c([*units, path], parts)
+        others = {name for name in parts if name.endswith((".cu", ".cpp", ".cc", ".cxx"))} - {*known, *entries}
+        units = [
+            name
+            for name in sorted(others)
+            if not {path, "main"} & {*used(name, parts), *_Reading(parts[name]).outline.names}
+        ]
+        return joined_c([*units, path], parts) if units or len(known) > 1 else parts[path]
     foreign = next((name for name in parts if not name.endswith(".py") and name in parts[path]), None)
     if foreign is not None:
         return Unusable(f"{path} reads the file {foreign}, and the two cannot be joined: send one file")
-    return parts[path] if known == [path] else joined_python(path, asked.entry, parts)
+    return joined_python(path, asked.entry, parts) if len(known) > 1 else parts[path]

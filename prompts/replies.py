@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 _FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})(.*)")
 _INLINE_FENCE = re.compile(r"([^`\n]{1,200})(`{3,})(c\+\+|cpp|cuda|cu|python|py|triton)[ \t]*", re.IGNORECASE)
-_TAG = re.compile(r"(?<!`)<(/?)(?:think|thinking|thought|reasoning)(?:[ \t][^<>\n]{0,100})?>", re.IGNORECASE)
+_TAG = re.compile(r"(?:(?<!`)|(?<=``)|(?=<[^`>\n]{1,120}>(?!`)))<(/?)(?:think|thinking|thought|reasoning)"
+                  r"(?:[ \t][^<>\n]{0,100})?>", re.IGNORECASE)  # fmt: skip
 _PATH = r"(?:[\w+-]+/){0,8}[\w+-]+(?:\.[\w+-]+)?\.(?:cuh?|cpp|cc|cxx|c|hpp|hh|h|py)"
 _NAMED = re.compile(rf"(?:^|(?<=[\s:=\"'`{{]))({_PATH})(?=$|[\s\"'`,}}])")
 _HEADING = re.compile(
@@ -25,8 +26,8 @@ _OPEN_CODE = re.compile(r"<(code|answer|solution|program|source)(?:[ \t][^<>\n]{
 _ESCAPED = re.compile(r"&(lt|gt|quot|apos|amp|#39|#34|#x27);")
 _ENTITIES = {"lt": "<", "gt": ">", "quot": '"', "#34": '"', "apos": "'", "#39": "'", "#x27": "'", "amp": "&"}
 _C_LINE = re.compile(
-    r"[ \t]*(?:#[ \t]*\w|//|/\*|(?:extern|template|static|using|namespace|typedef|struct|inline|void|const|constexpr)\b"
-    r"|__\w|TVM_FFI|PYBIND11|[\])}]|.*[;{}][ \t]*$)"
+    r"[ \t]*(?:#[ \t]*(?:include|define|if|el|end|pragma|undef|error)|//|/\*|(?:extern|template|static|using|namespace"
+    r"|typedef|struct|inline|void|const|constexpr)\b|__\w|TVM_FFI|PYBIND11|[\])}]|.*[;{}][ \t]*$)"
 )
 _PY_LINE = re.compile(
     r"import \w|from [\w.]+ import\b|(?:def|class) \w|[@#)\]}]|[ \t]+\S|\"\"\"|'''|(?:try|else):|(?:if|with|for)\b.*:$"
@@ -34,6 +35,8 @@ _PY_LINE = re.compile(
 )
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d{1,9})? \+\d{1,9}(?:,\d{1,9})? @@")
 _HUNKS = 200
+_ASIDE = frozenset(("sh", "bash", "shell", "console", "zsh", "json", "yaml", "toml", "cmake", "makefile", "make"))
+_PYTHON = frozenset(("python", "py", "python3", "triton"))
 _JSON = re.compile(r'\{\s{0,99}"(?:files|code|source|program|language|name|explanation|reasoning)"\s{0,99}:')
 
 
@@ -160,7 +163,7 @@ def _block(fence: re.Match[str], lines: list[str], heading: str, *, closed: bool
 def _path(text: str, label: str, heading: str) -> str:
     first = text.lstrip()[:300].partition("\n")[0]
     named = _NAMED.search(label[:300])
-    found = named or _HEADING.fullmatch(heading[:200].strip(" \t#*>`\"-:")) or _COMMENT.fullmatch(first)
+    found = named or _HEADING.fullmatch(heading[:200].strip(' \t#*>`"-:')) or _COMMENT.fullmatch(first)
     return found[1] if found else ""
 
 
@@ -230,6 +233,22 @@ def _entry(entry: dict[str, object]) -> list[Block]:
     return [_unwrapped(Block(text.replace("\r\n", "\n"), True, "", plain_path(name) if isinstance(name, str) else ""))]
 
 
+def set_apart(text: str, entry: str) -> list[Block]:
+    """What an answer sets apart, by the first of tags, fences and JSON that it sends its program in."""
+    found = tagged(text) if "<file" in text.lower() else []
+    if not found:
+        found = fenced(text)
+        if not any(entry in block.text and not aside(block, python=True) for block in found):
+            found = jsoned(text) or found or tagged(text)
+    return [replace(block, text=plain(block.text)) for block in found]
+
+
+def aside(block: Block, *, python: bool) -> bool:
+    """Whether a block's label is that of something other than programs."""
+    word = re.split(r"[\s:{,]", block.label.lower(), maxsplit=1)[0].lstrip(".")
+    return word in _ASIDE or (not python and word in _PYTHON)
+
+
 def plain(text: str) -> str:
     """The text with its HTML entities replaced, where all of it was escaped."""
     if "<" in text or ">" in text or ('"' in text and "&quot;" in text):
@@ -261,16 +280,16 @@ def patched(patch: str, base: str) -> str | None:
         starts.append(starts[-1] + len(line) + 1)
     for hunk in hunks:
         head, *body = hunk.rstrip("\n").split("\n")
-        if any(line[:4] in ("+++ ", "diff") for line in body[-3:]):
-            return None
         old = "".join("\n" + line[1:] for line in body if line[:1] in ("", " ", "-")) + "\n"
         new = "".join("\n" + line[1:] for line in body if line[:1] in ("", " ", "+")) + "\n"
         stated = _HUNK.match(head)
         where = starts[min(max(int(stated[1]) - 1, 0), len(lines) - 1)] if stated else -1
         if where < at or not text.startswith(old, where):
             where = text.find(old, at)
-            if where < 0 or old == "\n" or text.find(old, where + 1) >= 0:
+            if where < 0 or text.find(old, where + 1) >= 0:
                 return None
+        if old == "\n" or any(line[:4] in ("+++ ", "diff") for line in body[-3:]):
+            return None
         made += [text[at:where], new[:-1]]
         at = where + len(old) - 1
     return "".join((*made, text[at:]))[1:-1] if hunks else None
