@@ -35,6 +35,7 @@ _PY_LINE = re.compile(
 )
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d{1,9})? \+\d{1,9}(?:,\d{1,9})? @@")
 _HUNKS = 200
+_BLOCKS = 500
 _ASIDE = frozenset(("sh", "bash", "shell", "console", "zsh", "json", "yaml", "toml", "cmake", "makefile", "make"))
 _PYTHON = frozenset(("python", "py", "python3", "triton"))
 _JSON = re.compile(r'\{\s{0,99}"(?:files|code|source|program|language|name|explanation|reasoning)"\s{0,99}:')
@@ -140,20 +141,19 @@ def _indent(fence: re.Match[str]) -> int:
 
 def _closes(line: str, fence: re.Match[str]) -> bool:
     """Whether a line ends the block: a run at least as long, on its own, not indented as text within is."""
-    rest = line.lstrip(" \t")
-    inner = len(line) - len(rest) > _indent(fence) + 3
-    return not inner and rest.startswith(fence[2]) and not rest.strip(fence[2][0]).strip()
+    if fence[2] not in line or line.strip().strip(fence[2][0]):
+        return False
+    return len(line) - len(line.lstrip(" \t")) <= _indent(fence) + 3
 
 
 def _restarts(line: str, fence: re.Match[str]) -> bool:
     """Whether a line opens a block while one is open that the model forgot to close, or that quotes Markdown."""
-    found = _opens(line) if line.lstrip(" \t").startswith(fence[2]) else None
+    found = _opens(line) if fence[2] in line and line.lstrip(" \t").startswith(fence[2]) else None
     return found is not None and len(found[2]) == len(fence[2]) and _indent(found) <= _indent(fence) + 3
 
 
 def _block(fence: re.Match[str], lines: list[str], heading: str, *, closed: bool) -> Block:
-    indent = _indent(fence)
-    if indent:
+    if indent := _indent(fence):
         lines = [line[min(indent, len(line) - len(line.lstrip(" \t"))) :] for line in lines]
     text = "\n".join(lines)
     label = fence[3].strip()
@@ -161,8 +161,8 @@ def _block(fence: re.Match[str], lines: list[str], heading: str, *, closed: bool
 
 
 def _path(text: str, label: str, heading: str) -> str:
-    first = text.lstrip()[:300].partition("\n")[0]
-    named = _NAMED.search(label[:300])
+    first = text[:600].lstrip()[:300].partition("\n")[0]
+    named = _NAMED.search(label[:300]) if "." in label else None
     found = named or _HEADING.fullmatch(heading[:200].strip(' \t#*>`"-:')) or _COMMENT.fullmatch(first)
     return found[1] if found else ""
 
@@ -237,7 +237,7 @@ def set_apart(text: str, entry: str) -> list[Block]:
     """What an answer sets apart, by the first of tags, fences and JSON that it sends its program in."""
     found = tagged(text) if "<file" in text.lower() else []
     if not found:
-        found = fenced(text)
+        found = fenced(text)[-_BLOCKS:]
         if not any(entry in block.text and not aside(block, python=True) for block in found):
             found = jsoned(text) or found or tagged(text)
     return [replace(block, text=plain(block.text)) for block in found]
@@ -265,7 +265,7 @@ def code_lines(text: str, *, python: bool) -> str:
 
 def is_patch(block: Block) -> bool:
     """Whether a block is a unified diff."""
-    start = block.text.lstrip()[:300]
+    start = block.text[:600].lstrip()[:300]
     marked = re.match(r"diff --git |--- \S.*\n\+\+\+ \S|@@ -\d", start)
     return marked is not None or (block.label.lower().startswith(("diff", "patch")) and "\n@@" in "\n" + block.text)
 
