@@ -14,7 +14,8 @@ from tasks.task import Task
 LIMIT = 1_000_000
 """Bytes that a reply, and a program, may have."""
 _FILES = 64
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_FENCES = 5000
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _C_TOKEN = re.compile(
     r"(?P<note>//[^\n]*|/\*.*?\*/)|(?P<text>\b(?:u8|[uUL])?R\"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)\""
     r"|(?<!R)\"(?:[^\"\\\n]++|\\.)*+(?:\"|\\?(?=\n|\Z))|(?<![0-9a-fA-F])'(?:[^'\\\n]++|\\.)*+(?:'|\\?(?=\n|\Z)))"
@@ -51,10 +52,7 @@ class _Asked:
     language: Language
     base: str | None
     cut_off: bool
-
-    @property
-    def python(self) -> bool:
-        return self.language in ("python", "triton")
+    python: bool
 
     @property
     def needed(self) -> str:
@@ -72,6 +70,10 @@ class _Asked:
             code = _C_TOKEN.sub(lambda match: " " if match[0][:2] in ("//", "/*") else match[0], text)
             return re.search(_EXPORTED.format(name=self.entry), code) is not None
         return self.entry in self.outlined(text).names
+
+    def whole(self, text: str) -> bool:
+        """Whether what nothing closes is a whole source all the same."""
+        return not self.cut_off and self.outlined(text).complete
 
     def outlined(self, text: str) -> _Outline:
         return _outlined_python(text) if self.python else _Reading(text).outline
@@ -185,12 +187,12 @@ def parse_program(
     """
     if len(reply) > LIMIT:
         return Unusable(f"the reply is larger than {LIMIT} characters: send one program, without anything else")
-    found = _found(reply, _Asked(task.entry_point, language, base, cut_off))
+    found = _found(reply, _Asked(task.entry_point, language, base, cut_off, language in ("python", "triton")))
     return found if isinstance(found, Unusable) else _checked(found, language)
 
 
 def _checked(source: str, language: Language) -> Program | Unusable:
-    if "\0" in source or _SURROGATE.search(source):
+    if _NO_TEXT.search(source):
         return Unusable("the program holds NUL bytes or lone surrogates, which are no text: write them as escapes")
     source = source if source.endswith("\n") else source + "\n"
     if len(source.encode()) > LIMIT:
@@ -204,6 +206,8 @@ def _found(reply: str, asked: _Asked) -> str | Unusable:
     """The source text in a reply."""
     if not reply.strip():
         return Unusable("the reply is empty")
+    if reply.count("```") + reply.count("~~~") > _FENCES:
+        return Unusable(f"the reply has more than {_FENCES} fences: send one program, without anything else")
     said = answered(reply)
     blocks = set_apart(said.text, asked.entry)
     chosen = _chosen(blocks, asked) if blocks else _bare(said.text, asked)
@@ -211,34 +215,27 @@ def _found(reply: str, asked: _Asked) -> str | Unusable:
         return chosen
     if said.open:
         return Unusable("the thinking block is not closed: the reply was cut off before its program; think less")
-    if not said.text:
-        return Unusable("the reply is empty but for its thinking: send the program after it")
-    return chosen
+    return chosen if said.text else Unusable("the reply is empty but for its thinking: send the program after it")
 
 
 def _chosen(blocks: list[Block], asked: _Asked) -> str | Unusable:
     whole = [block for block in blocks if not is_patch(block)]
     fitting = [block for block in whole if asked.defined_in(block.text)]
     fitting = [block for block in fitting if not aside(block, python=asked.python)] or fitting
-    complete = [block for block in fitting if _complete(block, asked)]
+    complete = [block for block in fitting if block.closed or asked.whole(block.text)]
     if complete:
         return _with_files(complete, whole, asked)
     if fitting:
         return Unusable("the code block is not closed and its program does not end: the reply was cut off; "
                         "send a shorter program, whole")  # fmt: skip
-    patches = [block for block in blocks if is_patch(block)]
-    if patches:
-        return _patched(patches, asked)
-    if any(not block.closed and (asked.cut_off or not asked.outlined(block.text).complete) for block in blocks):
+    if len(whole) < len(blocks):
+        return _patched([block for block in blocks if is_patch(block)][-1], asked)
+    if any(not (block.closed or asked.whole(block.text)) for block in blocks):
         return Unusable(f"the code block is not closed: the reply was cut off before the entry point {asked.entry}; "
                         "send a shorter program, whole")  # fmt: skip
     if not any(block.text.strip() for block in blocks):
         return Unusable("the code block is empty: send the complete program in it")
     return _missing("no code block defines", [block.text for block in whole], asked)
-
-
-def _complete(block: Block, asked: _Asked) -> bool:
-    return block.closed or (not asked.cut_off and asked.outlined(block.text).complete)
 
 
 def _missing(what: str, texts: list[str], asked: _Asked) -> Unusable:
@@ -247,13 +244,12 @@ def _missing(what: str, texts: list[str], asked: _Asked) -> Unusable:
     return Unusable(f"{what} the entry point {asked.entry}: it needs {asked.needed}; {found}")
 
 
-def _patched(patches: list[Block], asked: _Asked) -> str | Unusable:
+def _patched(patch: Block, asked: _Asked) -> str | Unusable:
     if asked.base is None:
         return Unusable("the reply is a diff, and there is nothing to apply it to: send the complete program")
-    last = patches[-1]
-    if not last.closed and asked.cut_off:
+    if not patch.closed and asked.cut_off:
         return Unusable("the diff is not closed: the reply was cut off; send a shorter one")
-    text = patched(last.text, asked.base)
+    text = patched(patch.text, asked.base)
     if text is None:
         return Unusable("the diff does not apply to the program to start from: send the complete program")
     return text if asked.defined_in(text) else _missing("what the diff makes does not define", [text], asked)
@@ -263,12 +259,11 @@ def _bare(text: str, asked: _Asked) -> str | Unusable:
     """The code of an answer without any block: what lies between its first and its last line of code."""
     bare = Block(plain(text) + "\n", closed=False)
     if is_patch(bare):
-        return _patched([bare], asked)
+        return _patched(bare, asked)
     source = code_lines(bare.text, python=asked.python)
     if not asked.defined_in(source):
-        wanted = f"send the complete program, with the entry point {asked.entry}, in one"
-        return Unusable(f"the reply has no fenced code block and is no program: {wanted}")
-    if asked.cut_off or not asked.outlined(source).complete:
+        return Unusable(f"the reply has no fenced code block and is no program: send all of {asked.entry} in one")
+    if not asked.whole(source):
         return Unusable("the program does not end: the reply was cut off; send a shorter program, whole")
     return source
 
@@ -305,7 +300,7 @@ def _joined(entries: dict[str, str], parts: dict[str, str], asked: _Asked) -> st
             if not {path, "main"} & {*used(name, parts), *_Reading(parts[name]).outline.names}
         ]
         return joined_c([*units, path], parts) if units or len(known) > 1 else parts[path]
-    foreign = next((name for name in parts if not name.endswith(".py") and name in parts[path]), None)
-    if foreign is not None:
-        return Unusable(f"{path} reads the file {foreign}, and the two cannot be joined: send one file")
+    for name in parts:
+        if not name.endswith(".py") and name in parts[path]:
+            return Unusable(f"{path} reads the file {name}, and the two cannot be joined: send one file")
     return joined_python(path, asked.entry, parts) if len(known) > 1 else parts[path]

@@ -35,7 +35,6 @@ _PY_LINE = re.compile(
 )
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d{1,9})? \+\d{1,9}(?:,\d{1,9})? @@")
 _HUNKS = 200
-_BLOCKS = 500
 _ASIDE = frozenset(("sh", "bash", "shell", "console", "zsh", "json", "yaml", "toml", "cmake", "makefile", "make"))
 _PYTHON = frozenset(("python", "py", "python3", "triton"))
 _JSON = re.compile(r'\{\s{0,99}"(?:files|code|source|program|language|name|explanation|reasoning)"\s{0,99}:')
@@ -237,7 +236,7 @@ def set_apart(text: str, entry: str) -> list[Block]:
     """What an answer sets apart, by the first of tags, fences and JSON that it sends its program in."""
     found = tagged(text) if "<file" in text.lower() else []
     if not found:
-        found = fenced(text)[-_BLOCKS:]
+        found = fenced(text)
         if not any(entry in block.text and not aside(block, python=True) for block in found):
             found = jsoned(text) or found or tagged(text)
     return [replace(block, text=plain(block.text)) for block in found]

@@ -80,10 +80,11 @@ def test_what_is_too_large_is_refused() -> None:
 
 
 HUGE = (
-    "`", "```\n", "```cpp\n", "````\n```\n", "~~~\n", "<think>", "<think></think>", "</think>\n", '<file name="a.cu">',
-    "<code><answer>", '{"code": ', '{"files": [', "{", "(", "[", '"', '\\"', "\\'", "'", "/*", 'R"a(', " ", "\n", "#if\n",
-    "@@ -1 +1 @@\n-a\n+b\n", "my_kernel ", "void my_kernel(", "void my_kernel(){}\n", "def my_kernel(): pass\n",
-    "my_kernel=", '"""', "if x:\n ", "```a.cu\nvoid my_kernel(){}\n```\n", "word ```cpp\n", "\\\n", "&lt;",
+    "`", "```\n", "```cpp\n", "````\n```\n", "~~~\n", "```a.cu\nvoid my_kernel(){}\n```\n", "word ```cpp\n",
+    "<think>", "<think></think>", "</think>\n", '<file name="a.cu">', "<code><answer>", '{"code": ', '{"files": [',
+    "{", "(", "[", '"', '\\"', "\\'", "'", '"""', "/*", 'R"a(', " ", "\n", "\\\n", "#if\n", "if x:\n ", "&lt;",
+    "@@ -1 +1 @@\n-a\n+b\n", "my_kernel ", "my_kernel=", "void my_kernel(", "void my_kernel(){}\n",
+    "def my_kernel(): pass\n",
 )  # fmt: skip
 
 
@@ -95,10 +96,11 @@ def test_a_huge_reply_of_one_thing_returns(unit: str) -> None:
 
 
 ODD = (
-    "```", "````", "~~~", "```cpp\n", "```python\n", "```json\n", "```diff\n", "<think>", "</think>", "<file name='a.h'>",
-    "</file>", "<code>", "{", "}", "(", ")", '"', "'", '"""', "/*", "*/", "//", "#", "\\", "\n", "\r", "\r\n", "\0", "\t",
-    "\ud83d", "\udc00", "\u2028", "\u200b", "\ufeff", "\x85", "\x0c", "é", "𝔘", "&lt;", "&amp;", "#if 0\n", "#endif\n",
-    "@@ -1,2 +1,2 @@\n", "--- a/x\n+++ b/x\n", "my_kernel", "void my_kernel(", "def my_kernel(", '{"code": "', "]]>",
+    "```", "````", "~~~", "```cpp\n", "```python\n", "```json\n", "```diff\n", "<think>", "</think>", "<code>", "]]>",
+    "<file name='a.h'>", "</file>", "{", "}", "(", ")", '"', "'", '"""', "/*", "*/", "//", "#", "\\", "\n", "\r", "\r\n",
+    "\0", "\t", "\ud83d", "\udc00", "\u2028", "\u200b", "\ufeff", "\x85", "\x0c", "é", "𝔘", "&lt;", "&amp;",
+    "#if 0\n", "#endif\n", "@@ -1,2 +1,2 @@\n", "--- a/x\n+++ b/x\n", "my_kernel", "void my_kernel(",
+    "def my_kernel(", '{"code": "',
 )  # fmt: skip
 
 
