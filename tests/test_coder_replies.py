@@ -97,8 +97,8 @@ def test_a_huge_reply_of_one_thing_returns(unit: str) -> None:
 
 ODD = (
     "```", "````", "~~~", "```cpp\n", "```python\n", "```json\n", "```diff\n", "<think>", "</think>", "<code>", "]]>",
-    "<file name='a.h'>", "</file>", "{", "}", "(", ")", '"', "'", '"""', "/*", "*/", "//", "#", "\\", "\n", "\r", "\r\n",
-    "\0", "\t", "\ud83d", "\udc00", "\u2028", "\u200b", "\ufeff", "\x85", "\x0c", "é", "𝔘", "&lt;", "&amp;",
+    "<file name='a.h'>", "</file>", "{", "}", "(", ")", '"', "'", '"""', "/*", "*/", "//", "#", "\\", "\n", "\r",
+    "\r\n", "\0", "\t", "\ud83d", "\udc00", "\u2028", "\u200b", "\ufeff", "\x85", "\x0c", "é", "𝔘", "&lt;", "&amp;",
     "#if 0\n", "#endif\n", "@@ -1,2 +1,2 @@\n", "--- a/x\n+++ b/x\n", "my_kernel", "void my_kernel(",
     "def my_kernel(", '{"code": "',
 )  # fmt: skip
