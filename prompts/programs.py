@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from prompts.replies import Block, answered, aside, code_lines, is_patch, patched, plain, set_apart
 from state.program import Language, Program, imports_triton
@@ -24,6 +23,7 @@ _C_TOKEN = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _DIRECTIVE = re.compile(r"\s*#\s*(if|el|end)\w*\s*(0\b)?")
+_IN_MACRO = re.compile(r"\bvoid[ \t]++(\w+)[ \t]*\(")
 _PY_TEXT = re.compile(
     r"(?P<note>#[^\n]*)|(?P<text>\"\"\"(?:[^\"\\]++|\\.|\"(?!\"\"))*+\"\"\"|'''(?:[^'\\]++|\\.|'(?!''))*+'''"
     r"|\"(?!\"\")(?:[^\"\\\n]++|\\.)*+(?:\"|(?=\n))|'(?!'')(?:[^'\\\n]++|\\.)*+(?:'|(?=\n)))|(?P<torn>[\"'].*)",
@@ -53,14 +53,7 @@ class _Asked:
     base: str | None
     cut_off: bool
     python: bool
-
-    @property
-    def needed(self) -> str:
-        forms: dict[Language, str] = {
-            "cpp": f'extern "C" void {self.entry}(...) with its body',
-            "cuda": f'TVM_FFI_DLL_EXPORT_TYPED_FUNC({self.entry}, ...) or m.def("{self.entry}", ...)',
-        }
-        return forms.get(self.language, f"def {self.entry}(...) or class {self.entry} at the top level")
+    known: dict[str, _Outline] = field(default_factory=dict)
 
     def defined_in(self, text: str) -> bool:
         """Whether a source text defines the entry point."""
@@ -76,7 +69,9 @@ class _Asked:
         return not self.cut_off and self.outlined(text).complete
 
     def outlined(self, text: str) -> _Outline:
-        return _outlined_python(text) if self.python else _Reading(text).outline
+        if text not in self.known:
+            self.known[text] = _outlined_python(text) if self.python else _Reading(text).outline
+        return self.known[text]
 
 
 @dataclass(frozen=True)
@@ -92,12 +87,11 @@ class _Reading:
 
     def __init__(self, text: str) -> None:
         self._names: dict[str, None] = {}
-        self._scope: tuple[bool, Any] | None = None
-        """The open braces, innermost first; True: functions may be defined in it."""
         self._statement: list[str] = []
-        self._depth = 0
+        self._around = self._within = self._depth = 0
+        """Open braces of namespaces, open braces within the first of another kind, and open parentheses."""
         self._dead = torn = False
-        self._branches: list[tuple[tuple[bool, Any] | None, int, int, bool]] = []
+        self._branches: list[tuple[int, int, int, int, bool]] = []
         for match in _C_TOKEN.finditer(text):
             if match.lastgroup == "directive":
                 self._direct(match[0])
@@ -106,31 +100,35 @@ class _Reading:
             elif match.lastgroup == "text":
                 self._statement.append('""')
             torn = match.lastgroup == "torn"
+        opened = self._around + self._within + max(0, self._depth)
         ends = not self._statement or self._statement[-1] == ")"
-        self.outline = _Outline(self._names, ends and not (torn or self._scope or self._branches or self._depth > 0))
+        self.outline = _Outline(self._names, ends and not (torn or opened or self._branches))
 
     def _direct(self, line: str) -> None:
         found = _DIRECTIVE.match(line)
+        self._names |= {} if self._dead else dict.fromkeys(_IN_MACRO.findall(line))
         if found and found[1] == "if":
-            self._branches.append((self._scope, self._depth, len(self._statement), self._dead))
+            lengths = self._around, self._within, self._depth, len(self._statement)
+            self._branches.append((*lengths, self._dead))
             self._dead = self._dead or found[2] is not None
         elif found and found[1] == "end" and self._branches:
-            self._dead = self._branches.pop()[3]
+            self._dead = self._branches.pop()[-1]
         elif found and self._branches:
-            self._scope, self._depth, length, self._dead = self._branches[-1]
+            self._around, self._within, self._depth, length, self._dead = self._branches[-1]
             del self._statement[length:]
 
     def _take(self, token: str) -> None:
-        outside = self._scope is None or self._scope[0]
-        if token == "{":
-            self._scope = (outside and self._depth == 0 and self._begins(), self._scope)
+        if token == "{" and not self._within and self._depth == 0 and self._begins():
+            self._around += 1
+        elif token == "{":
+            self._within += 1
         elif token == "}":
-            self._scope = self._scope and self._scope[1]
-            if self._depth == 0:
-                self._statement = []
-        elif outside and token == ";":
+            self._around -= not self._within and self._around > 0
+            self._within -= self._within > 0
+            self._statement = self._statement if self._depth else []
+        elif not self._within and token == ";":
             self._statement, self._depth = [], 0
-        elif outside:
+        elif not self._within:
             self._depth += (token == "(") - (token == ")")
             self._statement.append(token)
 
@@ -187,11 +185,9 @@ def parse_program(
     """
     if len(reply) > LIMIT:
         return Unusable(f"the reply is larger than {LIMIT} characters: send one program, without anything else")
-    found = _found(reply, _Asked(task.entry_point, language, base, cut_off, language in ("python", "triton")))
-    return found if isinstance(found, Unusable) else _checked(found, language)
-
-
-def _checked(source: str, language: Language) -> Program | Unusable:
+    source = _found(reply, _Asked(task.entry_point, language, base, cut_off, language in ("python", "triton")))
+    if isinstance(source, Unusable):
+        return source
     if _NO_TEXT.search(source):
         return Unusable("the program holds NUL bytes or lone surrogates, which are no text: write them as escapes")
     source = source if source.endswith("\n") else source + "\n"
@@ -239,9 +235,15 @@ def _chosen(blocks: list[Block], asked: _Asked) -> str | Unusable:
 
 
 def _missing(what: str, texts: list[str], asked: _Asked) -> Unusable:
-    names = [name for text in texts[:20] for name in list(asked.outlined(text[:20_000]).names)[:6]]
-    found = f"found: {', '.join(name[:80] for name in names[:6])}" if names else "no definition was found"
-    return Unusable(f"{what} the entry point {asked.entry}: it needs {asked.needed}; {found}")
+    name = asked.entry
+    forms: dict[Language, str] = {
+        "cpp": f'extern "C" void {name}(...) with its body',
+        "cuda": f'TVM_FFI_DLL_EXPORT_TYPED_FUNC({name}, ...) or m.def("{name}", ...)',
+    }
+    needed = forms.get(asked.language, f"def {name}(...) or class {name} at the top level")
+    names = [other[:80] for text in texts[:20] for other in list(asked.outlined(text[:20_000]).names)[:6]]
+    found = f"found: {', '.join(names[:6])}" if names else "no definition was found"
+    return Unusable(f"{what} the entry point {name}: it needs {needed}; {found}")
 
 
 def _patched(patch: Block, asked: _Asked) -> str | Unusable:
@@ -294,12 +296,8 @@ def _joined(entries: dict[str, str], parts: dict[str, str], asked: _Asked) -> st
     known = closure(path, parts) if len(parts) > 1 else [path]
     if not asked.python:
         others = {name for name in parts if name.endswith((".cu", ".cpp", ".cc", ".cxx"))} - {*known, *entries}
-        units = [
-            name
-            for name in sorted(others)
-            if not {path, "main"} & {*used(name, parts), *_Reading(parts[name]).outline.names}
-        ]
-        return joined_c([*units, path], parts) if units or len(known) > 1 else parts[path]
+        others -= {name for name in others if path in used(name, parts) or "main" in asked.outlined(parts[name]).names}
+        return joined_c([*sorted(others), path], parts) if others or len(known) > 1 else parts[path]
     for name in parts:
         if not name.endswith(".py") and name in parts[path]:
             return Unusable(f"{path} reads the file {name}, and the two cannot be joined: send one file")

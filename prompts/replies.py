@@ -35,6 +35,7 @@ _PY_LINE = re.compile(
 )
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d{1,9})? \+\d{1,9}(?:,\d{1,9})? @@")
 _HUNKS = 200
+_TAGS = 1000
 _ASIDE = frozenset(("sh", "bash", "shell", "console", "zsh", "json", "yaml", "toml", "cmake", "makefile", "make"))
 _PYTHON = frozenset(("python", "py", "python3", "triton"))
 _JSON = re.compile(r'\{\s{0,99}"(?:files|code|source|program|language|name|explanation|reasoning)"\s{0,99}:')
@@ -181,7 +182,7 @@ def tagged(text: str) -> list[Block]:
 def _between(text: str, opening: re.Pattern[str], *, named: bool) -> list[Block]:
     blocks: list[Block] = []
     found = opening.search(text)
-    while found is not None:
+    while found is not None and len(blocks) < _TAGS:
         closing = "</file>" if named else f"</{found[1]}>"
         end = text.find(closing, found.end())
         inner = text[found.end() : end if end >= 0 else len(text)]
