@@ -108,8 +108,7 @@ class _Reading:
         found = _DIRECTIVE.match(line)
         self._names |= {} if self._dead else dict.fromkeys(_IN_MACRO.findall(line))
         if found and found[1] == "if":
-            lengths = self._around, self._within, self._depth, len(self._statement)
-            self._branches.append((*lengths, self._dead))
+            self._branches.append((self._around, self._within, self._depth, len(self._statement), self._dead))
             self._dead = self._dead or found[2] is not None
         elif found and found[1] == "end" and self._branches:
             self._dead = self._branches.pop()[-1]
@@ -222,13 +221,11 @@ def _chosen(blocks: list[Block], asked: _Asked) -> str | Unusable:
     if complete:
         return _with_files(complete, whole, asked)
     if fitting:
-        return Unusable("the code block is not closed and its program does not end: the reply was cut off; "
-                        "send a shorter program, whole")  # fmt: skip
+        return Unusable("the code block is not closed: the reply was cut off; send a shorter program, whole")
     if len(whole) < len(blocks):
         return _patched([block for block in blocks if is_patch(block)][-1], asked)
     if any(not (block.closed or asked.whole(block.text)) for block in blocks):
-        return Unusable(f"the code block is not closed: the reply was cut off before the entry point {asked.entry}; "
-                        "send a shorter program, whole")  # fmt: skip
+        return Unusable(f"the code block is not closed: the reply was cut off before the entry point {asked.entry}")
     if not any(block.text.strip() for block in blocks):
         return Unusable("the code block is empty: send the complete program in it")
     return _missing("no code block defines", [block.text for block in whole], asked)
@@ -273,8 +270,8 @@ def _bare(text: str, asked: _Asked) -> str | Unusable:
 def _with_files(fitting: list[Block], blocks: list[Block], asked: _Asked) -> str | Unusable:
     """The last program that fits, joined with the other files that it needs."""
     last = fitting[-1]
-    files = [block for block in blocks if block.path and block.closed and not aside(block, python=asked.python)]
     path = last.path or ("program.py" if asked.python else "program.cu")
+    files = [block for block in blocks if block.path and block.closed and not aside(block, python=asked.python)]
     parts = {block.path: block.text for block in files} | {path: last.text}
     if len(parts) > _FILES:
         return Unusable(f"the reply has {len(parts)} files, more than {_FILES}: send one file")
@@ -291,8 +288,7 @@ def _joined(entries: dict[str, str], parts: dict[str, str], asked: _Asked) -> st
     tops = [path for path in entries if path not in inner] or list(entries)
     path = tops[-1]
     if len(tops) > 1:
-        return Unusable(f"two files define the entry point {asked.entry}, {tops[-2]} and {path}, and neither uses "
-                        "the other: they cannot be joined; send one file")  # fmt: skip
+        return Unusable(f"{tops[-2]} and {path} both define {asked.entry}, and cannot be joined: send one file")
     known = closure(path, parts) if len(parts) > 1 else [path]
     if not asked.python:
         others = {name for name in parts if name.endswith((".cu", ".cpp", ".cc", ".cxx"))} - {*known, *entries}
