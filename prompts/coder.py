@@ -1,15 +1,15 @@
-"""What the coder is asked, and the program in its reply."""
+"""What the coder is asked."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from prompts.feedback import timings, weakest
+from prompts.programs import Unusable as Unusable  # noqa: PLC0414 - passed on to importers
+from prompts.programs import parse_program as parse_program  # noqa: PLC0414
 from prompts.rendering import render
-from prompts.replies import answer, fenced
 from state.effects import Prompt
-from state.program import Language, Program, imports_triton
+from state.program import Language, Program
 from state.search import LastAttempt
 from state.tree import Intent
 from state.verdict import Passed
@@ -70,40 +70,3 @@ def ask(assignment: Assignment) -> Prompt:
             "last_timings": "" if a.last_verdict is None else timings(a.last_verdict, a.task),
         },
     )
-
-
-@dataclass(frozen=True)
-class Unusable:
-    """A reply without a program, and why."""
-
-    reason: str
-
-
-def parse_program(reply: str, task: Task, language: Language) -> Program | Unusable:
-    """The last complete code block that defines the entry point. Never raises."""
-    text = answer(reply)
-    if not text:
-        return Unusable("the reply is empty")
-    blocks = fenced(text)
-    if not blocks:
-        return Unusable("the reply has no fenced code block")
-    complete = [block.text for block in blocks if block.closed]
-    fitting = [code for code in complete if _defines(code, task.entry_point, language)]
-    if language == "triton" and fitting and not imports_triton(fitting[-1]):
-        return Unusable("the program does not import triton")
-    if fitting:
-        return Program(language=language, source=fitting[-1])
-    if not complete:
-        return Unusable("the code block is not closed: the reply was cut off")
-    return Unusable(f"no code block defines the entry point {task.entry_point}")
-
-
-def _defines(code: str, entry_point: str, language: Language) -> bool:
-    """Whether a source text looks as if it defined the entry point."""
-    forms = {
-        "cpp": rf"void\s+{entry_point}\s*\(",
-        "python": rf"^(def|class)\s+{entry_point}\s*[(:]",
-        "triton": rf"^(def|class)\s+{entry_point}\s*[(:]",
-        "cuda": rf'TVM_FFI_DLL_EXPORT_TYPED_FUNC\(\s*{entry_point}\s*,|\.def\(\s*"{entry_point}"',
-    }
-    return re.search(forms[language], code, re.MULTILINE) is not None
