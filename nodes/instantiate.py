@@ -72,7 +72,8 @@ def _sampled(
     for sample in range(1, count + 1):
         prompt = ask(replace(assignment, sample=sample))
         reply, thinking = services.ask(state, "instantiate", state["attempts"], prompt, [HumanMessage(prompt.text)])
-        sampled.append(parse_program(reply.text, services.task, services.task.languages[0]))
+        language = services.task.languages[0]
+        sampled.append(parse_program(reply.text, services.task, language, cut_off=reply.cut_off))
         seconds += thinking
         replies.append(reply)
     return sampled, seconds, replies
