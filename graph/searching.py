@@ -26,6 +26,9 @@ def run(
     model: Annotated[str | None, typer.Option(help="playbook, openai:NAME or google_genai:NAME.")] = None,
     world_model: Annotated[str | None, typer.Option(help="Model that edits the tree, if another.")] = None,
     coder: Annotated[str | None, typer.Option(help="Model that writes programs, if another.")] = None,
+    switch_at: Annotated[
+        tuple[int, str] | None, typer.Option(help="After so many evaluations this model plays both roles.")
+    ] = None,
     base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible server for openai models.")] = None,
     temperature: Annotated[float | None, typer.Option(help="For models that take it.")] = None,
     reasoning_effort: Annotated[str | None, typer.Option(help="low, medium, high: for models that take it.")] = None,
@@ -61,6 +64,8 @@ def run(
             "model": model or _default_model(found, world_model, coder),
             "world_model": world_model,
             "coder": coder,
+            "switch_at": None if switch_at is None else switch_at[0],
+            "switch_to": None if switch_at is None else switch_at[1],
             "base_url": base_url,
             "temperature": temperature,
             "reasoning_effort": reasoning_effort,
@@ -85,7 +90,7 @@ def run(
             "hardware": hardware,
         }
     )
-    for name in {settings.world_model_name, settings.coder_name}:
+    for name in settings.models:
         model_named(name, found, options_of(settings))
     with opened(db) as runs:
         run_id = runs.new_id()

@@ -62,11 +62,12 @@ class LiveServices:
         options = options_of(settings)
         world_model = model_named(settings.world_model_name, task, options)
         coder = model_named(settings.coder_name, task, options)
+        later = None if settings.switch_to is None else model_named(settings.switch_to, task, options)
         archive = Archive(path)
         evaluator = evaluator_for(task, settings)
         self._leases = self._leases or Leases(path)
         return Services(run=run, settings=settings, task=task, archive=archive, evaluator=evaluator,
-                        world_model=world_model, coder=coder, lease=self._leases.of(run))  # fmt: skip
+                        world_model=world_model, coder=coder, later=later, lease=self._leases.of(run))  # fmt: skip
 
     def close(self) -> None:
         """Nothing that was started for any run is running any more."""

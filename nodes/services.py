@@ -34,6 +34,8 @@ class Services:
     world_model: BaseChatModel
     coder: BaseChatModel
     lease: Lease
+    later: BaseChatModel | None = None
+    """Plays both roles once the settings say so."""
     trees: TreeChannel = field(default_factory=TreeChannel)
 
     def verdict(self, program: Program, purpose: Purpose) -> tuple[Verdict, float, bool]:
@@ -78,6 +80,8 @@ class Services:
         coder = node == "instantiate"
         model = self.coder if coder else self.world_model
         name = self.settings.coder_name if coder else self.settings.world_model_name
+        if self.later is not None and self.settings.switch_to and self.settings.switched(state["evaluations"]):
+            model, name = self.later, self.settings.switch_to
         key = CallKey(run=self.run, branch=state["branch"], node=node, ordinal=ordinal,
                       role="coder" if coder else "world_model", prompt_hash=prompt_hash(prompt))  # fmt: skip
         return self.archive.reply(key, prompt, lambda: _call(model, name, messages))

@@ -34,6 +34,9 @@ class Settings(BaseModel):
     """Model for tree edits when it is not `model`."""
     coder: str | None = None
     """Model for programs when it is not `model`."""
+    switch_at: int | None = Field(default=None, ge=1)
+    """Evaluations after which `switch_to` plays both roles."""
+    switch_to: str | None = None
     base_url: str | None = None
     """Address of an OpenAI-compatible server that serves the openai models."""
     temperature: float | None = Field(default=None, ge=0, le=2, allow_inf_nan=False)
@@ -78,9 +81,11 @@ class Settings(BaseModel):
     """What prompts and verdict keys call the other machine."""
 
     @model_validator(mode="after")
-    def _spooled(self) -> Self:
+    def _paired(self) -> Self:
         if (self.evaluator == "spool") != (self.spool is not None):
             raise ValueError("evaluator 'spool' and spool (the folder of its requests) go together")
+        if (self.switch_at is None) != (self.switch_to is None):
+            raise ValueError("switch_at (evaluations) and switch_to (a model) go together")
         if self.hardware is not None and self.spool is None:
             raise ValueError("hardware names the machine that serves a spool; here it is found out")
         return self
@@ -98,4 +103,13 @@ class Settings(BaseModel):
     @property
     def needs_label(self) -> bool:
         """Whether a playbook plays a part, which must be said wherever results are shown."""
-        return any(name.partition(":")[0] == "playbook" for name in (self.world_model_name, self.coder_name))
+        return any(name.partition(":")[0] == "playbook" for name in self.models)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every model that may be called, each once."""
+        return tuple(dict.fromkeys(filter(None, (self.world_model_name, self.coder_name, self.switch_to))))
+
+    def switched(self, evaluations: int) -> bool:
+        """Whether `switch_to` plays both roles by now."""
+        return self.switch_at is not None and evaluations >= self.switch_at

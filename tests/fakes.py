@@ -192,6 +192,7 @@ class FakeServices:
         self.evaluator = HashEvaluator(self.task)
         self.model = model or PlaybookModel(playbook=load_playbook(self.task.playbook))
         self.coder = self.model
+        self.later: BaseChatModel | None = None
         self.clock: Clock = time.perf_counter
         self._made: dict[str, Services] = {}
 
@@ -199,7 +200,8 @@ class FakeServices:
         if run not in self._made:
             self._made[run] = Services(
                 run=run, settings=settings, task=self.task, archive=Archive(self.database, self.clock),
-                evaluator=self.evaluator, world_model=self.model, coder=self.coder, lease=Lease(self.database, run),
+                evaluator=self.evaluator, world_model=self.model, coder=self.coder, later=self.later,
+                lease=Lease(self.database, run),
             )  # fmt: skip
         return self._made[run]
 

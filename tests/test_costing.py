@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 import typer
-from fakes import compiled, edits, insert, program, scripted, start
+from fakes import ScriptedModel, compiled, edits, insert, program, scripted, start
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
+from pydantic import ValidationError
 from small_runs import ksearch
 from sqlite_utils import Database
 
 from graph.costing import Price, read_prices
 from state.archive import Archive
 from state.effects import CallKey, Prompt, Reply, Spending
+from state.settings import Settings
 
 CALL = CallKey(run="r1", branch="main", node="instantiate", ordinal=0, role="coder", prompt_hash="q1")
 PROMPT = Prompt(template="coder.md.j2@1", variables="{}", text="write")
@@ -136,3 +138,25 @@ def test_tokens_end_a_run(tmp_path: Path) -> None:
     state = start(compiled(services), budget=30, max_tokens=61)
     assert (state["asked"]["tokens"], state["evaluations"]) == (90, 3)
     assert state["stop_reason"] == "the limit of 61 tokens is reached"
+
+
+def test_another_model_takes_over_at_the_evaluation_that_was_said(tmp_path: Path) -> None:
+    services, _, _ = scripted(tmp_path / "k.db", [edits(insert("one", 0.5))], [program("1.5"), program("2.5")])
+    later = ScriptedModel(replies=[program("3.5"), edits(), edits(), edits(), edits()])
+    services.later = later
+    state = start(compiled(services), budget=9, stagnation=3, switch_at=2, switch_to="other", max_calls=4)
+    archive = Archive(tmp_path / "k.db")
+    calls = {(spent.role, spent.model): spent.calls for spent in archive.spending("run")}
+    archive.close()
+    assert state["evaluations"] == 3
+    assert calls == {("world_model", "playbook"): 1, ("coder", "playbook"): 2, ("coder", "other"): 1}
+
+
+@pytest.mark.parametrize("half", [{"switch_at": 5}, {"switch_to": "playbook"}])
+def test_a_switch_needs_both_its_halves(half: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="go together"):
+        Settings(**half)
+    assert Settings(switch_at=5, switch_to="playbook:shuffle=1", model="openai:m").models == (
+        "openai:m", "playbook:shuffle=1",
+    )  # fmt: skip
+    assert Settings(switch_at=5, switch_to="playbook", model="openai:m").needs_label
