@@ -21,6 +21,7 @@ from graph.searching import resume, run
 from graph.tasking import check, draw_graph, new, tasks
 from graph.verifying import verify
 from nodes.models.named import ModelError, ModelUnavailable
+from prompts.rendering import PromptError
 from state.database import ArchiveError, DiskFull
 from state.lease import RunBusy
 from tasks.evaluator import EvaluatorUnavailable
@@ -53,7 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
         app(arguments)
     except DiskFull as error:
         sys.exit(complain(str(error), PARKED))
-    except (TaskError, ModelError, ArchiveError, ToolMissing, typer.BadParameter) as error:
+    except (TaskError, ModelError, PromptError, ArchiveError, ToolMissing, typer.BadParameter) as error:
         sys.exit(complain(str(error), USAGE))
     except (RunBusy, EvaluatorUnavailable) as error:
         sys.exit(complain(str(error), FAILED))

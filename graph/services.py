@@ -7,6 +7,7 @@ from pathlib import Path
 from graph.checkpointer import database_path
 from nodes.models.named import Options, model_named
 from nodes.services import Services
+from prompts.rendering import SHIPPED, Templates
 from state.archive import Archive
 from state.lease import Leases
 from state.settings import Settings
@@ -30,6 +31,11 @@ def options_of(settings: Settings) -> Options:
     """How these settings want models to be called."""
     return Options(settings.base_url, settings.temperature, settings.reasoning_effort, settings.max_output_tokens,
                    settings.call_timeout_s)  # fmt: skip
+
+
+def templates_of(settings: Settings) -> Templates:
+    """The templates that these settings ask for. Raises PromptError."""
+    return SHIPPED if settings.prompts is None else Templates(Path(settings.prompts))
 
 
 class LiveServices:
@@ -67,7 +73,8 @@ class LiveServices:
         evaluator = evaluator_for(task, settings)
         self._leases = self._leases or Leases(path)
         return Services(run=run, settings=settings, task=task, archive=archive, evaluator=evaluator,
-                        world_model=world_model, coder=coder, later=later, lease=self._leases.of(run))  # fmt: skip
+                        world_model=world_model, coder=coder, later=later, lease=self._leases.of(run),
+                        templates=templates_of(settings))  # fmt: skip
 
     def close(self) -> None:
         """Nothing that was started for any run is running any more."""

@@ -70,7 +70,7 @@ def _sampled(
         count = min(count, settings.max_calls - state["asked"]["calls"])
     sampled, seconds, replies = [], 0.0, []
     for sample in range(1, count + 1):
-        prompt = ask(replace(assignment, sample=sample))
+        prompt = ask(replace(assignment, sample=sample), services.templates)
         reply, thinking = services.ask(state, "instantiate", state["attempts"], prompt, [HumanMessage(prompt.text)])
         language = services.task.languages[0]
         sampled.append(parse_program(reply.text, services.task, language, cut_off=reply.cut_off))

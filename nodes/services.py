@@ -9,7 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
 from nodes.models.calling import call
-from prompts.rendering import prompt_hash
+from prompts.rendering import SHIPPED, Templates, prompt_hash
 from state.archive import Archive
 from state.channel import TreeChannel
 from state.effects import CallKey, Prompt, Purpose, Reply, VerdictKey
@@ -36,6 +36,7 @@ class Services:
     lease: Lease
     later: BaseChatModel | None = None
     """Plays both roles once the settings say so."""
+    templates: Templates = SHIPPED
     trees: TreeChannel = field(default_factory=TreeChannel)
 
     def verdict(self, program: Program, purpose: Purpose) -> tuple[Verdict, float, bool]:

@@ -17,11 +17,11 @@ def world_model_turn(state: SearchState, services: Services, node: str) -> Searc
     An unusable part of the first reply gives one repair turn, which is an execution of the node of its own;
     after that the usable edits are kept and the rest is reported to the next turn.
     """
-    prompt = ask(_situation(state, services))
+    prompt = ask(_situation(state, services), services.templates)
     messages: list[BaseMessage] = [HumanMessage(prompt.text)]
     repair = None if state["repair"] is None else Repair.model_validate(state["repair"])
     if repair is not None:
-        prompt = ask_again(repair.errors)
+        prompt = ask_again(repair.errors, services.templates)
         messages += [AIMessage(repair.reply), HumanMessage(prompt.text)]
     reply, seconds = services.ask(state, node, state["turns"], prompt, messages)
     parsed = parse_edits(reply.text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from prompts.feedback import timings, weakest
 from prompts.programs import Unusable as Unusable  # noqa: PLC0414 - passed on to importers
 from prompts.programs import parse_program as parse_program  # noqa: PLC0414
-from prompts.rendering import render
+from prompts.rendering import SHIPPED, Templates
 from state.effects import Prompt
 from state.program import Language, Program
 from state.search import LastAttempt
@@ -45,10 +45,10 @@ class Assignment:
     """Programs that an attempt asks for, each by a prompt of its own."""
 
 
-def ask(assignment: Assignment) -> Prompt:
+def ask(assignment: Assignment, templates: Templates = SHIPPED) -> Prompt:
     """The prompt that asks for a program."""
     a = assignment
-    return render(
+    return templates.render(
         "coder.md.j2",
         {
             "task": a.task,
@@ -69,4 +69,5 @@ def ask(assignment: Assignment) -> Prompt:
             "last_program": a.last_program,
             "last_timings": "" if a.last_verdict is None else timings(a.last_verdict, a.task),
         },
+        a.language,
     )

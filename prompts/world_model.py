@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from prompts.rendering import render
+from prompts.rendering import SHIPPED, Templates
 from prompts.replies import answer, fenced
 from state.edits import EDIT, Edit, Rejection
 from state.effects import Prompt
@@ -44,14 +44,14 @@ class Situation:
     """The workloads with the least gain under the best program; empty where `detail` says it."""
 
 
-def ask(situation: Situation) -> Prompt:
+def ask(situation: Situation, templates: Templates = SHIPPED) -> Prompt:
     """The prompt that asks for tree edits."""
     s = situation
     outcome = None
     if s.outcome is not None:
         predicted = s.tree[s.outcome.node].predicted_score
         outcome = {**s.outcome.model_dump(), "predicted": predicted, "detail": s.detail}
-    return render(
+    return templates.render(
         "world_model.md.j2",
         {
             "task": s.task,
@@ -72,9 +72,9 @@ def ask(situation: Situation) -> Prompt:
     )
 
 
-def ask_again(errors: tuple[str, ...]) -> Prompt:
+def ask_again(errors: tuple[str, ...], templates: Templates = SHIPPED) -> Prompt:
     """The prompt that follows an unusable reply."""
-    return render("repair.md.j2", {"errors": list(errors)})
+    return templates.render("repair.md.j2", {"errors": list(errors)})
 
 
 _LINES: dict[str, tuple[TreeNode, str]] = {}

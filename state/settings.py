@@ -61,6 +61,8 @@ class Settings(BaseModel):
     """Cap on model calls; no call begins that would pass it."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Cap on tokens, in and out: no call begins once they are used up."""
+    prompts: str | None = None
+    """Folder of templates that replace shipped ones."""
     language: str | None = None
     """Language of the programs; None means the task's first."""
     seed_program: str | None = None

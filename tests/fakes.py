@@ -21,6 +21,7 @@ from graph.build import RECURSION_LIMIT, build_graph
 from graph.checkpointer import Saver
 from nodes.models.playbook import PlaybookModel
 from nodes.services import Services
+from prompts.rendering import SHIPPED
 from state.archive import Archive
 from state.calls import Clock
 from state.lease import Lease
@@ -193,6 +194,7 @@ class FakeServices:
         self.model = model or PlaybookModel(playbook=load_playbook(self.task.playbook))
         self.coder = self.model
         self.later: BaseChatModel | None = None
+        self.templates = SHIPPED
         self.clock: Clock = time.perf_counter
         self._made: dict[str, Services] = {}
 
@@ -201,6 +203,7 @@ class FakeServices:
             self._made[run] = Services(
                 run=run, settings=settings, task=self.task, archive=Archive(self.database, self.clock),
                 evaluator=self.evaluator, world_model=self.model, coder=self.coder, later=self.later,
+                templates=self.templates,
                 lease=Lease(self.database, run),
             )  # fmt: skip
         return self._made[run]
