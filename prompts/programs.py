@@ -12,8 +12,7 @@ from tasks.task import Task
 
 LIMIT = 1_000_000
 """Bytes that a reply, and a program, may have."""
-_FILES = 64
-_FENCES = 5000
+_FILES, _FENCES = 64, 5000
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _C_TOKEN = re.compile(
     r"(?P<note>//[^\n]*|/\*.*?\*/)|(?P<text>\b(?:u8|[uUL])?R\"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)\""
@@ -150,8 +149,9 @@ def _outlined_python(text: str) -> _Outline:
     scopes: list[tuple[int, bool]] = []
     depth, last = 0, ""
     for line in _PY_TEXT.sub(lambda match: _MASKS[match.lastgroup or ""], text).split("\n"):
-        code = line.strip()
-        if code and depth == 0:
+        if not (code := line.strip()):
+            continue
+        if depth == 0:
             indent = len(line) - len(line.lstrip())
             while scopes and scopes[-1][0] >= indent:
                 scopes.pop()
@@ -159,7 +159,7 @@ def _outlined_python(text: str) -> _Outline:
             names |= dict.fromkeys(_bound(code, names)) if outside else {}
             scopes.append((indent, outside and _PY_OPEN.match(code) is not None))
         depth = max(0, depth + sum(map(code.count, "([{")) - sum(map(code.count, ")]}")))
-        last = code or last
+        last = code
     return _Outline(names, depth == 0 and _PY_PENDING.search(last) is None)
 
 
@@ -291,10 +291,10 @@ def _joined(entries: dict[str, str], parts: dict[str, str], asked: _Asked) -> st
         return Unusable(f"{tops[-2]} and {path} both define {asked.entry}, and cannot be joined: send one file")
     known = closure(path, parts) if len(parts) > 1 else [path]
     if not asked.python:
-        others = {name for name in parts if name.endswith((".cu", ".cpp", ".cc", ".cxx"))} - {*known, *entries}
-        others -= {name for name in others if path in used(name, parts) or "main" in asked.outlined(parts[name]).names}
+        others = {name for name in parts if name.endswith((".cu", ".cpp", ".cc", ".cxx"))} - {*known}
+        others -= {name for name in others if path in used(name, parts) or asked.defined_in(parts[name])}
+        others -= {name for name in others if "main" in asked.outlined(parts[name]).names}
         return joined_c([*sorted(others), path], parts) if others or len(known) > 1 else parts[path]
-    for name in parts:
-        if not name.endswith(".py") and name in parts[path]:
-            return Unusable(f"{path} reads the file {name}, and the two cannot be joined: send one file")
+    if foreign := [name for name in parts if not name.endswith(".py") and name in parts[path]]:
+        return Unusable(f"{path} reads the file {foreign[0]}, and the two cannot be joined: send one file")
     return joined_python(path, asked.entry, parts) if len(known) > 1 else parts[path]

@@ -64,6 +64,13 @@ def test_a_program_is_what_stands_between_its_fences() -> None:
     assert parse_program(f"Here:\n```cpp\n{CODE}```\nDone.", TASK, "cpp") == Program(language="cpp", source=CODE)
 
 
+def test_a_diff_that_fits_in_two_places_is_refused_unless_it_says_where() -> None:
+    base = CODE + "// a\n// b\n// a\n// b\n"
+    for line, expected in ((2, CODE + "// c\n// a\n// b\n"), (4, CODE + "// a\n// b\n// c\n"), (9, None)):
+        found = parse_program(f"```diff\n@@ -{line},2 +{line},1 @@\n-// a\n-// b\n+// c\n```", TASK, "cpp", base=base)
+        assert found.source == expected if isinstance(found, Program) else expected is None
+
+
 def test_characters_that_are_no_text_are_refused_in_a_program_only() -> None:
     assert isinstance(parse_program(f"\ud83d\0\n```cpp\n{CODE}```", TASK, "cpp"), Program)
     for odd in ("\ud83d", "\udc00", "\0"):
