@@ -136,23 +136,24 @@ def _edits(prompt: str) -> str:
 
 def _reply(prompt: str, entry_point: str) -> str:
     rng = random.Random(prompt)
-    lines = ["#include <immintrin.h>", "#include <cstdint>", "#include <vector>", ""]
+    lines = ["#include <immintrin.h>", "#include <cstdint>", "#include <vector>", "",
+             f'extern "C" void {entry_point}(...) {{ /* {rng.getrandbits(64):x} */']  # fmt: skip
     size = 0
     while size < 6000 - 300:
         a, b, verb = rng.choice(PLACES), rng.choice(PLACES), rng.choice(WORDS)
         line = rng.choice(
             (
-                f"    for (int64_t {a[0]}{rng.randint(0, 99)} = 0; {a[0]} < {rng.choice((16, 32, 64, 128))}; ++{a[0]})",
+                f"    for (int64_t {a[0]}{rng.randint(0, 99)} = 0; {a[0]} < {rng.choice((16, 32, 64))}; ++{a[0]});",
                 f"    acc{rng.randint(0, 31)} = "
                 f"_mm512_dpbusd_epi32(acc{rng.randint(0, 9)}, {a}[{rng.getrandbits(12)}], {b}[{rng.getrandbits(12)}]);",
                 f"    const float {verb}_{a}{rng.randint(0, 99)} = {b}[{rng.getrandbits(10)}] * {rng.random():.7f}f;",
                 f"    // {verb} the {a}: {b} {rng.getrandbits(40):x} stay for {rng.randint(2, 900)} turns",
-                f"static inline void {verb}_{a}_{rng.getrandbits(32):08x}(const int8_t *{a}, float *{b}) {{",
+                f"    auto {verb}_{a}_{rng.getrandbits(32):08x} = [&](const int8_t *{a}, float *{b}) {{}};",
             )
         )
         lines.append(line)
         size += len(line) + 1
-    lines.append(f'extern "C" void {entry_point}(...) {{ /* {rng.getrandbits(64):x} */ }}')
+    lines.append("}")
     code = "\n".join(lines)
     return f"This version keeps the {rng.choice(PLACES)} in registers.\n\n```cpp\n{code}\n```\n"
 

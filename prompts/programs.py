@@ -14,13 +14,13 @@ LIMIT = 1_000_000
 """Bytes that a reply, and a program, may have."""
 _FILES, _FENCES = 64, 5000
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
-_C_TOKEN = re.compile(
+_C_PARTS = (
     r"(?P<note>//[^\n]*|/\*.*?\*/)|(?P<text>\b(?:u8|[uUL])?R\"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)\""
     r"|(?<!R)\"(?:[^\"\\\n]++|\\.)*+(?:\"|\\?(?=\n|\Z))|(?<![0-9a-fA-F])'(?:[^'\\\n]++|\\.)*+(?:'|\\?(?=\n|\Z)))"
-    r"|(?P<torn>/\*.*|R\"[^()\\\s]{0,16}\(.*)|(?P<directive>^[ \t]*+\#(?:[^\n\\]++|\\.)*+)"
-    r"|(?P<token>[A-Za-z_]\w*+|[{}()\[\];<>=*&:,~])",
-    re.DOTALL | re.MULTILINE,
+    r"|(?P<torn>/\*.*|R\"[^()\\\s]{0,16}\(.*)|(?P<directive>^[ \t]*+\#(?:[^\n\\]++|\\.)*+)|(?P<token>"
 )
+_C_TOKEN = re.compile(_C_PARTS + r"[A-Za-z_]\w*+|[{}()\[\];<>=*&:,~])", re.DOTALL | re.MULTILINE)
+_C_BRACE = re.compile(_C_PARTS + r"[{}])", re.DOTALL | re.MULTILINE)  # enough inside of a function's body
 _DIRECTIVE = re.compile(r"\s*#\s*(if|el|end)\w*\s*(0\b)?")
 _IN_MACRO = re.compile(r"\bvoid[ \t]++(\w+)[ \t]*\(")
 _PY_TEXT = re.compile(
@@ -88,20 +88,21 @@ class _Reading:
         self._names: dict[str, None] = {}
         self._statement: list[str] = []
         self._around = self._within = self._depth = 0
-        """Open braces of namespaces, open braces within the first of another kind, and open parentheses."""
-        self._dead = torn = False
+        """Open braces of namespaces, braces within the first of another kind, and parentheses."""
+        self._dead = self.torn = False
         self._branches: list[tuple[int, int, int, int, bool]] = []
-        for match in _C_TOKEN.finditer(text):
-            if match.lastgroup == "directive":
-                self._direct(match[0])
-            elif match.lastgroup == "token":
-                self._take(match[0])
-            elif match.lastgroup == "text":
-                self._statement.append('""')
-            torn = match.lastgroup == "torn"
+        found = _C_TOKEN.search(text)
+        while found is not None:
+            if found.lastgroup == "token":
+                self._take(found[0])
+            elif found.lastgroup == "directive":
+                self._direct(found[0])
+            self._statement += ['""'] if found.lastgroup == "text" else []
+            self.torn = found.lastgroup == "torn"
+            found = (_C_BRACE if self._within else _C_TOKEN).search(text, found.end())
         opened = self._around + self._within + max(0, self._depth)
         ends = not self._statement or self._statement[-1] == ")"
-        self.outline = _Outline(self._names, ends and not (torn or opened or self._branches))
+        self.outline = _Outline(self._names, ends and not (self.torn or opened or self._branches))
 
     def _direct(self, line: str) -> None:
         found = _DIRECTIVE.match(line)
@@ -189,7 +190,7 @@ def parse_program(
         return source
     if _NO_TEXT.search(source):
         return Unusable("the program holds NUL bytes or lone surrogates, which are no text: write them as escapes")
-    source = source if source.endswith("\n") else source + "\n"
+    source += "" if source.endswith("\n") else "\n"
     if len(source.encode()) > LIMIT:
         return Unusable(f"the program is larger than {LIMIT} bytes: send a shorter one")
     if language == "triton" and not imports_triton(source.replace("r'''", "\n")):
@@ -286,9 +287,9 @@ def _joined(entries: dict[str, str], parts: dict[str, str], asked: _Asked) -> st
     """The file that defines the entry point with those that it needs, where no other that does stands beside it."""
     inner = {name for path in entries for name in used(path, parts)} if len(parts) > 1 else set()
     tops = [path for path in entries if path not in inner] or list(entries)
-    path = tops[-1]
     if len(tops) > 1:
-        return Unusable(f"{tops[-2]} and {path} both define {asked.entry}, and cannot be joined: send one file")
+        return Unusable(f"{tops[-2]} and {tops[-1]} both define {asked.entry}, and cannot be joined: send one file")
+    path = tops[-1]
     known = closure(path, parts) if len(parts) > 1 else [path]
     if not asked.python:
         others = {name for name in parts if name.endswith((".cu", ".cpp", ".cc", ".cxx"))} - {*known}
