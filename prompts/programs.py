@@ -249,8 +249,7 @@ def _patched(patch: Block, asked: _Asked) -> str | Unusable:
         return Unusable("the reply is a diff, and there is nothing to apply it to: send the complete program")
     if not patch.closed and asked.cut_off:
         return Unusable("the diff is not closed: the reply was cut off; send a shorter one")
-    text = patched(patch.text, asked.base)
-    if text is None:
+    if (text := patched(patch.text, asked.base)) is None:
         return Unusable("the diff does not apply to the program to start from: send the complete program")
     return text if asked.defined_in(text) else _missing("what the diff makes does not define", [text], asked)
 
