@@ -8,7 +8,8 @@ from langchain_core.messages import HumanMessage
 
 from nodes.parking import park, wait_if_parked
 from nodes.services import Services
-from prompts.coder import Assignment, Unusable, ask, parse_program
+from prompts.coder import Assignment, ask
+from prompts.programs import Unusable, parse_program
 from state.edits import Attempt, apply
 from state.effects import Reply
 from state.program import Program

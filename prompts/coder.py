@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from prompts.feedback import timings, weakest
-from prompts.programs import Unusable as Unusable  # noqa: PLC0414 - passed on to importers
-from prompts.programs import parse_program as parse_program  # noqa: PLC0414
 from prompts.rendering import SHIPPED, Templates
 from state.effects import Prompt
 from state.program import Language, Program

@@ -89,7 +89,7 @@ class _Reading:
         self._statement: list[str] = []
         self._around = self._within = self._depth = 0
         """Open braces of namespaces, braces within the first of another kind, and parentheses."""
-        self._dead = self.torn = False
+        self._dead = torn = False
         self._branches: list[tuple[int, int, int, int, bool]] = []
         found = _C_TOKEN.search(text)
         while found is not None:
@@ -98,11 +98,11 @@ class _Reading:
             elif found.lastgroup == "directive":
                 self._direct(found[0])
             self._statement += ['""'] if found.lastgroup == "text" else []
-            self.torn = found.lastgroup == "torn"
+            torn = found.lastgroup == "torn"
             found = (_C_BRACE if self._within else _C_TOKEN).search(text, found.end())
         opened = self._around + self._within + max(0, self._depth)
         ends = not self._statement or self._statement[-1] == ")"
-        self.outline = _Outline(self._names, ends and not (self.torn or opened or self._branches))
+        self.outline = _Outline(self._names, ends and not (torn or opened or self._branches))
 
     def _direct(self, line: str) -> None:
         found = _DIRECTIVE.match(line)

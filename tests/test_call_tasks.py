@@ -12,7 +12,8 @@ import torch
 from tiny_task import TOML, write_task
 
 from prompts import coder
-from prompts.coder import Assignment, Unusable, parse_program
+from prompts.coder import Assignment
+from prompts.programs import Unusable, parse_program
 from state.program import Program
 from state.tree import Intent
 from state.verdict import Crashed, Passed, Rejected, Verdict, WrongResult

@@ -13,8 +13,7 @@ from fakes import SCAFFOLD
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prompts.coder import Unusable, parse_program
-from prompts.programs import LIMIT
+from prompts.programs import LIMIT, Unusable, parse_program
 from state.program import Language, Program
 from tasks.task import load_task
 

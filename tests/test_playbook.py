@@ -13,7 +13,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from nodes.models.named import ModelError, model_named
 from nodes.models.playbook import HEADER, PlaybookModel
 from prompts import coder, world_model
-from prompts.coder import Assignment, Unusable, parse_program
+from prompts.coder import Assignment
+from prompts.programs import Unusable, parse_program
 from prompts.world_model import Situation, parse_edits
 from state.edits import Attempt, Close, Edit, Insert, Prune, Update, apply
 from state.program import Program

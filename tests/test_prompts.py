@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prompts import coder, feedback, world_model
-from prompts.coder import Assignment, parse_program
+from prompts.coder import Assignment
+from prompts.programs import parse_program
 from prompts.rendering import prompt_hash
 from prompts.world_model import Situation, parse_edits, refusal
 from state.edits import Attempt, Close, Event, Insert, Prune, Rejection, Update, apply
