@@ -15,12 +15,13 @@ LIMIT = 1_000_000
 _FILES, _FENCES = 64, 5000
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _C_PARTS = (
-    r"(?P<note>//[^\n]*|/\*.*?\*/)|(?P<text>\b(?:u8|[uUL])?R\"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)\""
-    r"|(?<!R)\"(?:[^\"\\\n]++|\\.)*+(?:\"|\\?(?=\n|\Z))|(?<![0-9a-fA-F])'(?:[^'\\\n]++|\\.)*+(?:'|\\?(?=\n|\Z)))"
-    r"|(?P<torn>/\*.*|R\"[^()\\\s]{0,16}\(.*)|(?P<directive>^[ \t]*+\#(?:[^\n\\]++|\\.)*+)|(?P<token>"
+    r"(?P<note>//[^\n]*|/\*.*?\*/)|(?P<text>(?:\b(?:u8|[uUL])?|(?<=\b[uUL])|(?<=\bu8))R\"(?P<end>[^()\\\s]{0,16})\("
+    r".*?\)(?P=end)\"|(?<!R)\"(?:[^\"\\\n]++|\\.)*+(?:\"|\\?(?=\n|\Z))|(?<![0-9a-fA-F])'(?:[^'\\\n]++|\\.)*+(?:'|\\?"
+    r"(?=\n|\Z)))|(?P<torn>/\*.*|R\"[^()\\\s]{0,16}\(.*)|(?P<directive>(?:^|\n)[ \t]*+\#(?:[^\n\\]++|\\.)*+)|(?P<token>"
 )
 _C_TOKEN = re.compile(_C_PARTS + r"[A-Za-z_]\w*+|[{}()\[\];<>=*&:,~])", re.DOTALL | re.MULTILINE)
-_C_BRACE = re.compile(_C_PARTS + r"[{}])", re.DOTALL | re.MULTILINE)  # enough inside of a function's body
+_C_SKIP = r"(?:[^/\"'#{}\nR]++|\n(?![ \t]*+\#)|/(?![/*])|R(?!\"))*+"  # what counts for nothing in a function's body
+_C_BRACE = re.compile(rf"{_C_SKIP}(?:{_C_PARTS}[{{}}])|(?P<other>.|\Z))", re.DOTALL | re.MULTILINE)
 _DIRECTIVE = re.compile(r"\s*#\s*(if|el|end)\w*\s*(0\b)?")
 _IN_MACRO = re.compile(r"\bvoid[ \t]++(\w+)[ \t]*\(")
 _PY_TEXT = re.compile(
@@ -93,13 +94,14 @@ class _Reading:
         self._branches: list[tuple[int, int, int, int, bool]] = []
         found = _C_TOKEN.search(text)
         while found is not None:
-            if found.lastgroup == "token":
-                self._take(found[0])
-            elif found.lastgroup == "directive":
-                self._direct(found[0])
-            self._statement += ['""'] if found.lastgroup == "text" else []
-            torn = found.lastgroup == "torn"
-            found = (_C_BRACE if self._within else _C_TOKEN).search(text, found.end())
+            kind, end = found.lastgroup, found.end()
+            if kind == "token":
+                self._take(found["token"])
+            elif kind == "directive":
+                self._direct(found["directive"])
+            torn = kind == "torn"
+            self._statement += ['""'] if kind == "text" else []
+            found = (_C_BRACE if self._within else _C_TOKEN).search(text, end) if end < len(text) else None
         opened = self._around + self._within + max(0, self._depth)
         ends = not self._statement or self._statement[-1] == ")"
         self.outline = _Outline(self._names, ends and not (torn or opened or self._branches))
@@ -207,9 +209,7 @@ def _found(reply: str, asked: _Asked) -> str | Unusable:
     said = answered(reply)
     blocks = set_apart(said.text, asked.entry)
     chosen = _chosen(blocks, asked) if blocks else _bare(said.text, asked)
-    if not isinstance(chosen, Unusable):
-        return chosen
-    if said.open:
+    if isinstance(chosen, Unusable) and said.open:
         return Unusable("the thinking block is not closed: the reply was cut off before its program; think less")
     return chosen if said.text else Unusable("the reply is empty but for its thinking: send the program after it")
 
