@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tasks.checks import Tolerance, close
+from tasks.closeness import close
 from tasks.device import Device
 from tasks.memory import same_bytes
 from tasks.problem import Load, Problem, ProblemError, Spec, Tensors, new_seed
@@ -164,7 +164,7 @@ class Called(Problem):
         if self.own_check:
             return
         for name, value in self.reference(load, inputs).items():
-            if not close(value, first[name], Tolerance(self.atol, self.rtol, self.matched).doubled()):
+            if not close(value, first[name], self.tolerance.doubled()):
                 raise ProblemError(
                     f"{self.file}: reference: {name} is another one when the same inputs come again on workload "
                     f"{load.name!r}: nothing can be compared with it"

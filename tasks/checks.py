@@ -7,45 +7,11 @@ from dataclasses import dataclass
 import torch
 
 from tasks.arena import Arena
+from tasks.closeness import Tolerance, close, wrong
 from tasks.faults import Fault, rejected
 from tasks.problem import Load, Problem, Spec, Tensors
 
 _SHOWN = 4
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """|got - expected| <= atol + rtol * |expected|, for a share of the elements at least."""
-
-    atol: float
-    rtol: float
-    matched: float = 1.0
-
-    def doubled(self) -> Tolerance:
-        """For outputs that are compared with another approximation instead of the reference."""
-        return Tolerance(2 * self.atol, 2 * self.rtol, self.matched)
-
-    def __str__(self) -> str:
-        share = "" if self.matched == 1.0 else f" for {self.matched:.3g} of the elements"
-        return f"|got - expected| <= {self.atol:g} + {self.rtol:g} * |expected|{share}"
-
-
-def close(got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> bool:
-    """Whether enough elements are within the tolerance; NaN is close to NaN only, infinity to itself."""
-    if got.dtype.is_floating_point and got.numel():
-        a, b = (got, expected) if got.dtype == expected.dtype == torch.float32 else (got.double(), expected.double())
-        excess = torch.sub(a, b).abs_().sub_(b.abs(), alpha=tolerance.rtol)
-        if float(excess.max()) <= tolerance.atol:
-            return True
-    return _few(_wrong(got, expected, tolerance), got, tolerance)
-
-
-def _few(wrong: torch.Tensor, got: torch.Tensor, tolerance: Tolerance) -> bool:
-    """Whether so few elements are wrong that the tolerance allows it; what is not finite is never allowed."""
-    count = int(wrong.sum())
-    if not count or count > (1 - tolerance.matched) * wrong.numel():
-        return not count
-    return bool(got.double()[wrong].isfinite().all())
 
 
 def inspect(arena: Arena, load: Load, inputs: Tensors) -> None:
@@ -80,9 +46,9 @@ def compare(arena: Arena, load: Load, expected: Tensors, tolerance: Tolerance, c
     for spec in load.outputs:
         got, want = outputs[spec.name], expected[spec.name]
         if not close(got, want, tolerance):
-            wrong = _wrong(got, want, tolerance)
-            unwritten = arena.unwritten(load, spec) & wrong
-            raise _fault(load, spec, _Difference(got, want, wrong, unwritten), f"{context}; tolerance {tolerance}")
+            outside = wrong(got, want, tolerance)
+            unwritten = arena.unwritten(load, spec) & outside
+            raise _fault(load, spec, _Difference(got, want, outside, unwritten), f"{context}; tolerance {tolerance}")
 
 
 @dataclass(frozen=True)
@@ -91,12 +57,6 @@ class _Difference:
     want: torch.Tensor
     wrong: torch.Tensor
     unwritten: torch.Tensor
-
-
-def _wrong(got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
-    a, b = got.double(), expected.double()
-    within = (a - b).abs() <= tolerance.atol + tolerance.rtol * b.abs()
-    return ~(within | (a == b) | (a.isnan() & b.isnan()))
 
 
 def _fault(load: Load, spec: Spec, found: _Difference, context: str) -> Fault:

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from tasks.call import Call
-from tasks.checks import Tolerance, close, compare, inspect, judged
+from tasks.checks import compare, inspect, judged
+from tasks.closeness import Tolerance, close
 from tasks.faults import Fault, rejected
 from tasks.host import Crowd
 from tasks.known import Known
@@ -66,7 +67,7 @@ class Measurement:
         self._device = problem.device
         self._plan = plan
         self._known = known
-        self._tolerance = Tolerance(problem.atol, problem.rtol, problem.matched)
+        self._tolerance = problem.tolerance
         self._tracks = [Track(problem.loads[name]) for name in plan.workloads]
         self._raced: list[dict[str, Any]] = []
         self._race_s = 0.0

@@ -70,12 +70,14 @@ class Workload(Data):
 
 
 class Tolerance(Data):
-    """|output - reference| <= atol + rtol * |reference|, element by element."""
+    """|output - reference| <= atol + rtol * |reference|, element by element; and row by row where row_norm is given."""
 
     atol: float = Field(ge=0)
     rtol: float = Field(ge=0)
     matched: float = Field(default=1.0, gt=0, le=1)
     """Share of each output's elements that must be within; NaN and infinity where none is expected never pass."""
+    row_norm: float | None = Field(default=None, gt=0)
+    """Norm of (output - reference) over that of the reference, at most, in each row (along the last axis)."""
 
 
 class Limits(Data):

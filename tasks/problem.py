@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from tasks.closeness import Tolerance
 from tasks.device import Device
 from tasks.structure import Tensors as Tensors  # noqa: PLC0414 - passed on to importers
 from tasks.structure import Tree
@@ -106,9 +107,7 @@ class Problem:
         self.entry_point: str = data["entry_point"]
         self.dims: tuple[str, ...] = tuple(data["dims"])
         self.params: tuple[str, ...] = tuple(data["params"])
-        self.atol: float = data["atol"]
-        self.rtol: float = data["rtol"]
-        self.matched: float = data["matched"]
+        self.tolerance = Tolerance(**data["tolerance"])
         self.call_s: float = data["call_s"]
         self.compile_s: float = data["compile_s"]
         self.memory_mb: int = data["memory_mb"]

@@ -6,7 +6,7 @@ import time
 from statistics import median
 from typing import Any
 
-from tasks.checks import Tolerance, close
+from tasks.closeness import close
 from tasks.memory import same_bytes
 from tasks.problem import Load, Problem, ProblemError, Tensors, new_seed
 
@@ -77,7 +77,6 @@ def _unfit(problem: Problem, load: Load, function: str, known: tuple[Tensors, Te
     """Why a formulation cannot be a baseline here; empty when it can."""
     inputs, expected = known
     own = {name: tensor.clone() for name, tensor in inputs.items()}
-    tolerance = Tolerance(problem.atol, problem.rtol, problem.matched)
     try:
         outputs = problem.formulation(function, load, own)
         complaint = problem.complaint(load, inputs, outputs)
@@ -90,9 +89,9 @@ def _unfit(problem: Problem, load: Load, function: str, known: tuple[Tensors, Te
         got = outputs[name]
         if got.shape != want.shape:
             return f"{name} has shape {list(got.shape)} instead of {list(want.shape)}"
-        if not close(got.contiguous(), want, tolerance):
+        if not close(got.contiguous(), want, problem.tolerance):
             worst = float((got.double() - want.double()).abs().max())
-            return f"{name} disagrees with the reference by up to {worst:.4g} (tolerance {tolerance})"
+            return f"{name} disagrees with the reference by up to {worst:.4g} (tolerance {problem.tolerance})"
     return complaint or ""
 
 

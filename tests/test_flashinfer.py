@@ -72,7 +72,7 @@ def test_axes_become_dims_and_scalars_become_dims_or_params(root: Path) -> None:
     assert [tensor.shape for tensor in (*task.inputs, *task.outputs)] == [("rows", 8), ("rows", 8), ("rows",)]
     assert [load.dims["shift"] for load in task.workloads] == [3, 1]
     assert [load.params for load in task.workloads] == [{"scale": 0.5}, {"scale": 2.0}]
-    assert task.tolerance.model_dump() == {"atol": 0.01, "rtol": 0.01, "matched": 1.0}
+    assert task.tolerance.model_dump() == {"atol": 0.01, "rtol": 0.01, "matched": 1.0, "row_norm": None}
     assert "def run(x, shift, scale)" in task.specification and "What is scaled." in task.specification
     assert task.provenance == "" and "scaled_rows_w8" in task.origin
 

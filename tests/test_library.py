@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tasks.checks import Tolerance, close
+from tasks.closeness import close
 from tasks.device import Cpu
 from tasks.local import plain
 from tasks.problem import Problem
@@ -46,7 +46,7 @@ def test_reference_and_baselines_agree_on_cpu_workloads(name: str) -> None:
     language = next(known for known in task.languages if DEVICE[known] != "cuda")
     task = task.narrowed(language)
     problem = Problem(plain(task), Cpu())
-    tolerance = Tolerance(problem.atol, problem.rtol, problem.matched)
+    tolerance = problem.tolerance
     smallest = min(task.workloads, key=lambda load: sum(load.dims.values()))
     load = problem.loads[smallest.name]
     with torch.no_grad():

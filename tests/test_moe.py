@@ -16,7 +16,7 @@ import torch
 
 from state.program import Language, Program
 from state.verdict import Passed
-from tasks.checks import Tolerance, close
+from tasks.closeness import close
 from tasks.device import Cpu
 from tasks.local import LocalEvaluator, plain
 from tasks.problem import Load, Problem, Tensors
@@ -111,7 +111,7 @@ def draws(problem: Problem) -> list[tuple[Tensors, torch.Tensor]]:
 
 
 def is_close(problem: Problem, got: torch.Tensor, expected: torch.Tensor) -> bool:
-    return close(got, expected, Tolerance(problem.atol, problem.rtol, problem.matched))
+    return close(got, expected, problem.tolerance)
 
 
 def numbers(load: Load) -> tuple[int, float]:
@@ -170,7 +170,8 @@ def test_the_formulations_are_right_on_every_workload(problem: Problem, eager: N
     for name, load in problem.loads.items():
         inputs = problem.inputs(load, 23)
         got, expected = (problem.formulation(f, load, inputs)["output"] for f in (function, "reference"))
-        within = (got - expected).float().abs() <= problem.atol + problem.rtol * expected.float().abs()
+        bound = problem.tolerance.atol + problem.tolerance.rtol * expected.float().abs()
+        within = (got - expected).float().abs() <= bound
         assert float(within.double().mean()) > 0.95, name
 
 

@@ -15,7 +15,7 @@ import torch
 
 from state.program import Language, Program
 from state.verdict import Passed
-from tasks.checks import Tolerance, close
+from tasks.closeness import close
 from tasks.device import Cpu
 from tasks.local import LocalEvaluator, plain
 from tasks.problem import Load, Problem, Tensors
@@ -51,7 +51,7 @@ def inputs_of(problem: Problem, load: Load, seed: int = 11) -> tuple[Tensors, to
 
 
 def is_close(problem: Problem, got: torch.Tensor, expected: torch.Tensor) -> bool:
-    return close(got, expected, Tolerance(problem.atol, problem.rtol, problem.matched))
+    return close(got, expected, problem.tolerance)
 
 
 def sigmoid(value: Any) -> Any:
@@ -119,7 +119,7 @@ def test_a_mistake_is_outside_the_tolerance(problem: Problem, mistake: str) -> N
     """Where half of the mask is zero, which is where each of these shows, one element in ten at least is off."""
     inputs, expected = inputs_of(problem, problem.loads["cpu_b3_n9_d48_masked"])
     got = torch.from_numpy(by_pairs(as_arrays(inputs), mistake)).float()
-    within = (got - expected).abs() <= problem.atol + problem.rtol * expected.abs()
+    within = (got - expected).abs() <= problem.tolerance.atol + problem.tolerance.rtol * expected.abs()
     assert not is_close(problem, got, expected)
     if not mistake.startswith("mask on one side"):
         assert float(within.double().mean()) < 0.9
