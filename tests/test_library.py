@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -10,7 +13,7 @@ from tasks.device import Cpu
 from tasks.local import plain
 from tasks.problem import Problem
 from tasks.prototype import prototype
-from tasks.task import DEVICE, find_task, shipped
+from tasks.task import DEVICE, find_task, load_task, shipped
 from tasks.workloads import FEW
 
 ON_CPU = [name for name in shipped() if any(load.device != "cuda" for load in find_task(name).workloads)]
@@ -35,9 +38,15 @@ class TestShippedTask:
         assert task.name == name and task.title and len(task.specification) > 200
         assert [find_task(other).title for other in shipped()].count(task.title) == 1
 
-    def test_the_hash_covers_every_carried_file(self, name: str) -> None:
+    def test_the_hash_covers_every_carried_file(self, name: str, tmp_path: Path) -> None:
         task = find_task(name)
-        assert all((task.folder / file).is_file() for file in task.carried)
+        copied = load_task(Path(shutil.copytree(task.folder, tmp_path / task.folder.name)))
+        assert copied.hash == task.hash
+        for file in copied.carried:
+            text = (copied.folder / file).read_bytes()
+            (copied.folder / file).write_bytes(text + b"\n# one more line\n")
+            assert load_task(copied.folder).hash != task.hash, file
+            (copied.folder / file).write_bytes(text)
 
 
 @pytest.mark.parametrize("name", ON_CPU)
