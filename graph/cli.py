@@ -16,6 +16,7 @@ from graph.exporting import export
 from graph.grading import grade_submission
 from graph.inspecting import best, runs, show, tree
 from graph.judging import evaluate
+from graph.operating import answer, prompt
 from graph.people import approve, edit, studio
 from graph.searching import resume, run
 from graph.tasking import check, draw_graph, new, tasks
@@ -37,6 +38,8 @@ app = typer.Typer(
 
 for command in (run, resume, collect, runs, tree, show, best, approve, edit, tasks, new, check, studio, verify):
     app.command()(command)
+app.command()(prompt)
+app.command()(answer)
 app.command("eval")(evaluate)
 app.command()(export)
 app.command()(cost)

@@ -13,7 +13,7 @@ from rich.text import Text
 from graph.console import DB, DONE, FAILED, USAGE, Db, Json, RunId, complain, console, existing, output, say
 from graph.programs import code_view, diff_view, verdict_view, vouching_view
 from graph.report import held_out_failure, label, result_view, runs_table, tree_view, vouchers
-from graph.running import Ended, Runs
+from graph.running import Ended, Runs, Status
 from graph.searching import best_verdict
 from state.edits import Attempt
 from state.effects import Purpose
@@ -49,11 +49,15 @@ def _row(opened: Runs, row: dict[str, Any]) -> dict[str, Any]:
 def tree(run_id: RunId, db: Db = DB, as_json: Json = False) -> None:
     """Print a run's search tree."""
     with existing(db) as opened:
-        state = _state(opened, opened.find(run_id))
+        found = opened.find(run_id)
+        state = _state(opened, found)
         receipts = vouchers(state, opened.archive)
+        status = opened.status(found)
     note = label(state)
-    view = Group(tree_view(state, receipts.__getitem__), *([Text(note, "yellow")] if note else []))
-    plain = {**state["tree"], "best": state["best"], "action": state["action"], "label": note, "receipts": receipts}
+    said = [*([Text(note, "yellow")] if note else []), *_waiting(status)]
+    view = Group(tree_view(state, receipts.__getitem__), *said)
+    plain = {**state["tree"], "best": state["best"], "action": state["action"], "label": note, "receipts": receipts,
+             "status": status}  # fmt: skip
     output(plain, view, as_json)
 
 
@@ -73,10 +77,16 @@ def show(
         if what is None:
             verdict = best_verdict(opened, Ended(opened.status(found), state))
             plain = None if verdict is None else _with_receipt(verdict)
-            output({**state, "best_verdict": plain}, _run_view(opened, state, verdict), as_json)
+            whole = Group(_run_view(opened, state, verdict), *_waiting(opened.status(found)))
+            output({**state, "best_verdict": plain}, whole, as_json)
             return
         value, view = _shown(opened, state, what)
     output(value, view, as_json)
+
+
+def _waiting(status: Status) -> list[Text]:
+    """A line for a run that an operator holds up."""
+    return [Text("Now: waiting for a reply (ksearch prompt shows to what)")] if status == "waiting for a reply" else []
 
 
 def _run_view(opened: Runs, state: SearchState, verdict: Verdict | None) -> RenderableType:

@@ -15,6 +15,7 @@ from rich.tree import Tree
 
 from graph.programs import timing_table
 from graph.running import Runs
+from nodes.models import operator
 from prompts.feedback import baseline_line
 from state.archive import Archive
 from state.edits import Attempt, Event
@@ -22,14 +23,21 @@ from state.search import Action, Best, LastAttempt, SearchState
 from state.settings import Settings
 from state.tree import ROOT, SearchTree, TreeNode
 from state.verdict import UNVERIFIED, Passed, Verdict, in_us
+from tasks import playbook
 from tasks.evaluator import BaselineTiming
-from tasks.playbook import LABEL
 from tasks.workloads import FEW
 
 
 def label(state: SearchState) -> str | None:
     """What must be said wherever the results of a run without a language model are shown."""
-    return LABEL if Settings.model_validate(state["settings"]).needs_label else None
+    return label_of(Settings.model_validate(state["settings"]))
+
+
+def label_of(settings: Settings) -> str | None:
+    """What must be said of the results under these settings; None: only language models play a part."""
+    said = {"playbook": playbook.LABEL, "operator": operator.LABEL}
+    providers = dict.fromkeys(name.partition(":")[0] for name in settings.models)
+    return "; ".join(said[provider] for provider in providers if provider in said) or None
 
 
 Vouch = Callable[[str], str]

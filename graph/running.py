@@ -21,6 +21,7 @@ from graph.checkpointer import Saver
 from graph.services import LiveServices
 from nodes.models.calling import allow_waits, end_waits
 from nodes.projection import record
+from nodes.replies import awaited_prompts
 from nodes.services import Services
 from state.archive import Archive
 from state.database import DiskFull, needs_room
@@ -28,9 +29,11 @@ from state.lease import Leases
 from state.search import SearchState
 from state.settings import Settings
 
-Status = Literal["done", "running", "parked", "waiting", "paused", "full"]
-"""waiting: for a person's approval; parked: for the evaluator; full: for room on the disk; paused: `ksearch resume`
-goes on."""
+Status = Literal["done", "running", "parked", "waiting", "waiting for a reply", "paused", "full"]
+"""waiting: for a person's approval, or for an operator's reply; parked: for the evaluator; full: for room on the disk;
+paused: `ksearch resume` goes on."""
+_WAITS: dict[str, Status] = {"approval": "waiting", "parked": "parked", "prompts": "waiting for a reply"}
+"""By kind of interrupt."""
 
 
 class Watcher(Protocol):
@@ -110,9 +113,12 @@ class Runs:
         return values
 
     def interrupt(self, run: str) -> dict[str, Any] | None:
-        """What the run waits for, or None."""
-        interrupts = self.snapshot(run).interrupts
-        return dict(interrupts[0].value) if interrupts else None
+        """What the run waits for, or None; replies that are in the archive already are not waited for."""
+        snapshot = self.snapshot(run)
+        waits = dict(snapshot.interrupts[0].value) if snapshot.interrupts else None
+        state: SearchState = snapshot.values  # type: ignore[assignment]
+        answered = waits is not None and waits["kind"] == "prompts" and not awaited_prompts(state, self.archive)
+        return None if answered else waits
 
     def status(self, run: str) -> Status:
         """What the run is doing now."""
@@ -121,9 +127,7 @@ class Runs:
         if self.state(run).get("status") == "done":
             return "done"
         waits = self.interrupt(run)
-        if waits is None:
-            return "paused"
-        return "parked" if waits["kind"] == "parked" else "waiting"
+        return "paused" if waits is None else _WAITS[waits["kind"]]
 
     def new_id(self) -> str:
         """An id for a new run: a UUID, as `langgraph dev` wants its threads named."""
@@ -147,14 +151,15 @@ class Runs:
         return self._drive({**form, "advanced": advanced}, run, watch)
 
     def resume(self, run: str, watch: Watcher) -> Ended:
-        """Goes on where the run stopped; a run that waits for a person's word goes on waiting."""
+        """Goes on where the run stopped; a run that waits for a person's word or reply goes on waiting."""
         waits = self.interrupt(run)
         if waits is not None and waits["kind"] == "approval":
             return Ended("waiting", self.state(run), waits)
-        return self._drive(Command(resume="again") if waits else None, run, watch)
+        parked = waits is not None and waits["kind"] == "parked"
+        return self._drive(Command(resume=True) if parked else None, run, watch)
 
     def answer(self, run: str, reply: dict[str, Any], watch: Watcher) -> Ended:
-        """Gives a person's answer to the pending edits and goes on."""
+        """Gives a person's answer to the pending edits, or an operator's replies by prompt id, and goes on."""
         return self._drive(Command(resume=reply), run, watch)
 
     def edit(self, run: str, edits: list[dict[str, Any]]) -> None:
@@ -201,7 +206,7 @@ class Runs:
             return Ended("done", state)
         if snapshot.interrupts:
             waits = dict(snapshot.interrupts[0].value)
-            return Ended("parked" if waits["kind"] == "parked" else "waiting", state, waits)
+            return Ended(_WAITS[waits["kind"]], state, waits)
         return Ended("paused", state)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from graph.console import DB, DONE, PARKED, Db, RunId, complain, console, db_option, existing, opened, say
-from graph.report import result_view
+from graph.report import label_of, result_view
 from graph.running import Ended, Runs
 from graph.services import options_of
 from graph.watching import watcher_for
@@ -16,14 +16,13 @@ from nodes.models.named import ModelError, choices, model_named
 from state.search import Best
 from state.settings import Settings
 from state.verdict import Verdict
-from tasks.playbook import LABEL
 from tasks.submissions import read_programs
 from tasks.task import LIBRARY, Task, TaskError, find_task
 
 
 def run(
     task: Annotated[str, typer.Argument(help="A shipped task (see `ksearch tasks`) or a task folder.", metavar="TASK")],
-    model: Annotated[str | None, typer.Option(help="playbook, openai:NAME or google_genai:NAME.")] = None,
+    model: Annotated[str | None, typer.Option(help="playbook, operator, openai:NAME or google_genai:NAME.")] = None,
     world_model: Annotated[str | None, typer.Option(help="Model that edits the tree, if another.")] = None,
     coder: Annotated[str | None, typer.Option(help="Model that writes programs, if another.")] = None,
     switch_at: Annotated[
@@ -98,8 +97,9 @@ def run(
         run_id = runs.new_id()
         runs.prepare(run_id, settings)
         say(f"run {runs.short(run_id)}: task {found.name}, model {settings.model}, budget {budget}, database {db}")
-        if settings.needs_label and not console.is_terminal:
-            say(LABEL)
+        note = label_of(settings)
+        if note is not None and not console.is_terminal:
+            say(note)
         with watcher_for(console, runs.archive.voucher, "measuring the PyTorch baselines ...") as watch:
             ended = runs.start(settings, watch, run_id)
         raise typer.Exit(concluded(runs, run_id, ended, db))
@@ -133,7 +133,9 @@ def concluded(runs: Runs, run_id: str, ended: Ended, db: Path) -> int:
         console.print(result_view(ended.state, best_verdict(runs, ended), runs.archive.voucher))
         say(f"The program: ksearch best {short}{option}    Everything about it: ksearch show {short}{option}")
         return DONE
-    if ended.status == "waiting":
+    if ended.status == "waiting for a reply" and ended.interrupt is not None:
+        complain(awaited_replies(ended.interrupt["prompts"], short + option), PARKED)
+    elif ended.status == "waiting":
         count = len(ended.interrupt["action_requests"]) if ended.interrupt else 0
         noun = "1 tree edit waits" if count == 1 else f"{count} tree edits wait"
         complain(f"{noun} for your word; nothing is lost. Go on with: ksearch approve {short}{option}", PARKED)
@@ -155,6 +157,18 @@ def concluded(runs: Runs, run_id: str, ended: Ended, db: Path) -> int:
     else:
         complain(f"stopped; nothing is lost. Go on with: ksearch resume {short}{option}", PARKED)
     return PARKED
+
+
+def awaited_replies(prompts: list[dict[str, Any]], run: str) -> str:
+    """What to do about these waiting prompts of a run, whose id is followed by the option for its database."""
+    role = prompts[0]["role"].replace("_", " ")
+    count = len(prompts)
+    waits = f"a prompt to the {role} waits" if count == 1 else f"{count} prompts to the {role} wait"
+    files = " ".join(["--file REPLY"] * count) if count <= 3 else f"--file REPLY, {count} times and in order"
+    return (
+        f"{waits} for a reply; nothing is lost.\nRead: ksearch prompt {run}    or as files: ksearch prompt {run} "
+        f"--out DIR\nAnswer, and go on: ksearch answer {run} {files}"
+    )
 
 
 def best_verdict(runs: Runs, ended: Ended) -> Verdict | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nodes.models.operator import ReplyAwaited
 from nodes.parking import park, wait_if_parked
 from nodes.services import Services
 from nodes.turn import world_model_turn
@@ -13,16 +14,16 @@ from tasks.evaluator import EvaluatorUnavailable
 def co_evolve(state: SearchState, services: Services) -> SearchState:
     """The action's node is closed; while budget is left, the world model's edits are pending.
 
-    It waits for an evaluator that cannot say on what hardware it runs.
+    It waits for an evaluator that cannot say on what hardware it runs, and for an operator's reply.
     """
-    waited = wait_if_parked(state)
+    waited = wait_if_parked(state, services)
     changes = waited | _closed(state, services) if state["action"] is not None else waited
     state = {**state, **changes}
     if not budget_left(state, services.settings):
         return {**changes, "repair": None, "pending": None}
     try:
         return {**changes, **world_model_turn(state, services, "co_evolve")}
-    except EvaluatorUnavailable as reason:
+    except (EvaluatorUnavailable, ReplyAwaited) as reason:
         return {**changes, **park(reason, None)}
 
 

@@ -12,7 +12,7 @@ from tasks.evaluator import EvaluatorUnavailable
 
 def finish(state: SearchState, services: Services) -> SearchState:
     """The result is written and the run is done."""
-    state = {**state, **wait_if_parked(state)}
+    state = {**state, **wait_if_parked(state, services)}
     result: dict[str, object] = {"best": state["best"], "stop_reason": state["stop_reason"]}
     if state["best"] is not None:
         best = Best.model_validate(state["best"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import TypeAdapter
 
+from nodes.models.operator import ReplyAwaited
 from nodes.parking import park, wait_if_parked
 from nodes.services import Services
 from nodes.turn import world_model_turn
@@ -20,11 +21,11 @@ _TIMINGS: TypeAdapter[tuple[BaselineTiming, ...]] = TypeAdapter(tuple[BaselineTi
 def initialize(state: SearchState, services: Services) -> SearchState:
     """The baseline is measured, the seed is a program of the root, root intents are pending."""
     changes = SearchState() if "tree" in state else _fresh(services)
-    changes |= wait_if_parked({**state, **changes})
+    changes |= wait_if_parked({**state, **changes}, services)
     try:
         changes |= _measured({**state, **changes}, services)
         return {**changes, **world_model_turn({**state, **changes}, services, "initialize")}
-    except EvaluatorUnavailable as reason:
+    except (EvaluatorUnavailable, ReplyAwaited) as reason:
         return {**changes, **park(reason, None)}
 
 

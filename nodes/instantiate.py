@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from langchain_core.messages import HumanMessage
 
+from nodes.models.operator import ReplyAwaited
 from nodes.parking import park, wait_if_parked
 from nodes.services import Services
 from prompts.coder import Assignment, ask
@@ -13,7 +14,7 @@ from prompts.programs import Unusable, parse_program
 from state.edits import Attempt, apply
 from state.effects import Reply
 from state.program import Program
-from state.search import Action, Best, LastAttempt, SearchState, counted, improves, logged
+from state.search import Action, AwaitedPrompt, Best, LastAttempt, SearchState, counted, improves, logged
 from state.tree import SearchTree
 from state.verdict import Passed, Verdict, partial, score_on, summary
 from tasks.evaluator import EvaluatorUnavailable
@@ -44,8 +45,8 @@ class _Tried:
 
 def instantiate(state: SearchState, services: Services) -> SearchState:
     """One more attempt is in the log; the action's best and its stagnation counter are up to date."""
-    awaited = state["parked"] is not None
-    state = {**state, **wait_if_parked(state)}
+    awaited = state["parked"] is not None and not state["parked"].get("prompts")
+    state = {**state, **wait_if_parked(state, services)}
     action = Action.model_validate(state["action"])
     tree = services.trees.read(state)
     trial = _Trial(state, services, awaited)
@@ -54,7 +55,7 @@ def instantiate(state: SearchState, services: Services) -> SearchState:
         trial.prepare([sample for sample in sampled if isinstance(sample, Program)])
         for sample in sampled:
             trial.add(sample)
-    except EvaluatorUnavailable as reason:
+    except (EvaluatorUnavailable, ReplyAwaited) as reason:
         return park(reason, trial.at)
     asked = counted(state["asked"], replies)
     state = {**state, "elapsed_s": state["elapsed_s"] + thinking, "asked": asked}
@@ -64,19 +65,29 @@ def instantiate(state: SearchState, services: Services) -> SearchState:
 def _sampled(
     state: SearchState, services: Services, assignment: Assignment
 ) -> tuple[list[Program | Unusable], float, list[Reply]]:
-    """The coder's programs, no more than there are verdicts and calls left for, their seconds, and the replies."""
+    """The coder's programs, no more than there are verdicts and calls left for, their seconds, and the replies.
+
+    Raises ReplyAwaited for all prompts whose replies an operator has yet to give.
+    """
     settings = services.settings
     count = min(settings.samples, settings.budget - state["evaluations"])
     if settings.max_calls is not None:
         count = min(count, settings.max_calls - state["asked"]["calls"])
     sampled, seconds, replies = [], 0.0, []
+    awaited: list[AwaitedPrompt] = []
     for sample in range(1, count + 1):
         prompt = ask(replace(assignment, sample=sample), services.templates)
-        reply, thinking = services.ask(state, "instantiate", state["attempts"], prompt, [HumanMessage(prompt.text)])
+        try:
+            reply, thinking = services.ask(state, "instantiate", state["attempts"], prompt, [HumanMessage(prompt.text)])
+        except ReplyAwaited as missing:
+            awaited += missing.prompts
+            continue
         language = services.task.languages[0]
         sampled.append(parse_program(reply.text, services.task, language, cut_off=reply.cut_off))
         seconds += thinking
         replies.append(reply)
+    if awaited:
+        raise ReplyAwaited(awaited)
     return sampled, seconds, replies
 
 

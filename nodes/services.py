@@ -9,13 +9,14 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
 from nodes.models.calling import call
+from nodes.models.operator import ReplyAwaited, Unanswered
 from prompts.rendering import SHIPPED, Templates, prompt_hash
 from state.archive import Archive
 from state.channel import TreeChannel
 from state.effects import CallKey, Prompt, Purpose, Reply, VerdictKey
 from state.lease import Lease
 from state.program import Program
-from state.search import SearchState
+from state.search import AwaitedPrompt, SearchState
 from state.settings import Settings
 from state.verdict import Passed, Verdict
 from tasks.evaluator import Evaluator
@@ -76,7 +77,8 @@ class Services:
     ) -> tuple[Reply, float]:
         """The reply to these messages, of which `prompt` is the last, and the seconds that it took.
 
-        The node "instantiate" asks the coder, every other the world model.
+        The node "instantiate" asks the coder, every other the world model. Raises ReplyAwaited when an operator
+        has yet to give the reply.
         """
         coder = node == "instantiate"
         model = self.coder if coder else self.world_model
@@ -85,7 +87,11 @@ class Services:
             model, name = self.later, self.settings.switch_to
         key = CallKey(run=self.run, branch=state["branch"], node=node, ordinal=ordinal,
                       role="coder" if coder else "world_model", prompt_hash=prompt_hash(prompt))  # fmt: skip
-        return self.archive.reply(key, prompt, lambda: _call(model, name, messages))
+        try:
+            return self.archive.reply(key, prompt, lambda: _call(model, name, messages))
+        except Unanswered as asked:
+            awaited = AwaitedPrompt(key=key, template=prompt.template, variables=prompt.variables, text=asked.text)
+            raise ReplyAwaited([awaited]) from None
 
 
 def _call(model: BaseChatModel, name: str, messages: list[BaseMessage]) -> Reply:

@@ -22,7 +22,10 @@ class Calls(Store):
         self._clock = clock
 
     def reply(self, key: CallKey, prompt: Prompt, call: Callable[[], Reply]) -> tuple[Reply, float]:
-        """The model's reply and the seconds that it took when it was paid for."""
+        """The model's reply and the seconds that it took when it was paid for.
+
+        What `call` raises passes through and nothing is stored.
+        """
         where = list(key.model_dump().values())
         row = self._one(
             f"SELECT reply, seconds, {_COUNTS} FROM model_calls WHERE run = ? AND "
@@ -36,14 +39,26 @@ class Calls(Store):
         begun = self._clock()
         reply = call()
         seconds = self._clock() - begun
+        self.keep_reply(key, prompt, reply, seconds)
+        return reply, seconds
+
+    def keep_reply(self, key: CallKey, prompt: Prompt, reply: Reply, seconds: float) -> None:
+        """The reply, which took so many seconds, is under the key."""
         self._execute(
             "INSERT OR REPLACE INTO model_calls (run, branch, node, ordinal, role, prompt_hash, template, "
             f"variables, reply, seconds, {_COUNTS}, created) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, datetime('now'))",
-            [*where, prompt.template, packed(prompt.variables), packed(reply.text), seconds,
+            [*key.model_dump().values(), prompt.template, packed(prompt.variables), packed(reply.text), seconds,
              *(getattr(reply, name) for name in _COUNTS.split(", "))], cost_s=seconds,
         )  # fmt: skip
-        return reply, seconds
+
+    def has_reply(self, key: CallKey) -> bool:
+        """Whether a reply is under the key."""
+        where = list(key.model_dump().values())
+        return self._one(
+            "SELECT 1 FROM model_calls WHERE run = ? AND branch = ? AND node = ? AND ordinal = ? AND role = ? "
+            "AND prompt_hash = ?", where,
+        ) is not None  # fmt: skip
 
     def spending(self, run: str) -> list[Spending]:
         """What the run's calls came to, by role and model."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 from state.edits import Edit, Event
-from state.effects import Reply
+from state.effects import CallKey, Reply
 from state.settings import Approval, Settings
 
 DRY_LIMIT = 3
@@ -74,7 +74,7 @@ class SearchState(TypedDict, total=False):
     repair: dict[str, Any] | None
     """An unusable reply of the world model, with its errors (Repair)."""
     parked: dict[str, Any] | None
-    """Set while the evaluator is away (Parked)."""
+    """Set while the evaluator is away, or replies of an operator are awaited (Parked)."""
     baseline: list[dict[str, Any]]
     result: dict[str, Any] | None
     """What `finish` wrote."""
@@ -164,11 +164,30 @@ class Repair(_Frozen):
     errors: tuple[str, ...]
 
 
+class AwaitedPrompt(_Frozen):
+    """A prompt whose reply an operator has yet to give."""
+
+    key: CallKey
+    """Under which the reply will be in the archive."""
+    template: str
+    variables: str
+    """As in Prompt; kept with the reply."""
+    text: str
+    """All that a model would be sent, the turns before included."""
+
+    @property
+    def id(self) -> str:
+        """Short, fit for a file name; no other question of the run has it."""
+        return f"{self.key.role}-{self.key.ordinal}-{self.key.prompt_hash[:6]}"
+
+
 class Parked(_Frozen):
-    """The evaluation that could not be made."""
+    """The evaluation that could not be made, or the replies that were not there yet."""
 
     reason: str
     program: str | None
+    prompts: tuple[AwaitedPrompt, ...] = ()
+    """Not empty: an operator is waited for, not the evaluator."""
 
 
 def digest(value: object) -> str:

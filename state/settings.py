@@ -15,7 +15,7 @@ class RunInput(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     task: str = Field(default="int8_gemm", description="Name of a shipped task, or path of a task folder")
-    model: str = Field(default="playbook", description="playbook, openai:NAME or google_genai:NAME")
+    model: str = Field(default="playbook", description="playbook, operator, openai:NAME or google_genai:NAME")
     budget: int = Field(default=120, ge=1, description="B: number of verdicts to spend on attempts")
     approve: Approval = Field(default="never", description="Which tree edits wait for a person's word")
     advanced: dict[str, object] = Field(
@@ -101,11 +101,6 @@ class Settings(BaseModel):
     def coder_name(self) -> str:
         """The model that writes programs."""
         return self.coder or self.model
-
-    @property
-    def needs_label(self) -> bool:
-        """Whether a playbook plays a part, which must be said wherever results are shown."""
-        return any(name.partition(":")[0] == "playbook" for name in self.models)
 
     @property
     def models(self) -> tuple[str, ...]:

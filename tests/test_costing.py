@@ -17,9 +17,11 @@ from small_runs import ksearch
 from sqlite_utils import Database
 
 from graph.costing import Price, read_prices
+from graph.report import label_of
 from state.archive import Archive
 from state.effects import CallKey, Prompt, Reply, Spending
 from state.settings import Settings
+from tasks.playbook import LABEL
 
 CALL = CallKey(run="r1", branch="main", node="instantiate", ordinal=0, role="coder", prompt_hash="q1")
 PROMPT = Prompt(template="coder.md.j2@1", variables="{}", text="write")
@@ -159,4 +161,4 @@ def test_a_switch_needs_both_its_halves(half: dict[str, Any]) -> None:
     assert Settings(switch_at=5, switch_to="playbook:shuffle=1", model="openai:m").models == (
         "openai:m", "playbook:shuffle=1",
     )  # fmt: skip
-    assert Settings(switch_at=5, switch_to="playbook", model="openai:m").needs_label
+    assert label_of(Settings(switch_at=5, switch_to="playbook", model="openai:m")) == LABEL

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from langchain_core.language_models import BaseChatModel
 
+from nodes.models.operator import OPERATOR, OperatorModel
 from nodes.models.playbook import PlaybookModel
 from tasks.playbook import load_playbook
 from tasks.task import Task
@@ -31,7 +32,8 @@ def choices(task: Task) -> str:
     playbook = (
         f"playbook (no LLM, hand-written for this task in {task.languages[0]})" if task.playbook.is_dir() else None
     )
-    return ", ".join(filter(None, [playbook, "openai:NAME", "google_genai:NAME"]))
+    operator = "operator (a person or any program answers each prompt)"
+    return ", ".join(filter(None, [playbook, operator, "openai:NAME", "google_genai:NAME"]))
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,15 @@ _PROVIDERS_CHOICE = Options()
 
 
 def model_named(name: str, task: Task, options: Options = _PROVIDERS_CHOICE) -> BaseChatModel:
-    """The model: "playbook", "playbook:shuffle=SEED", "openai:NAME" or "google_genai:NAME".
+    """The model: "playbook", "playbook:shuffle=SEED", "operator", "openai:NAME" or "google_genai:NAME".
 
     Raises ModelError when there is no such model, no key, or no playbook for the task.
     """
     provider, _, rest = name.partition(":")
     if provider == "playbook":
         return _playbook(rest, task)
+    if name == OPERATOR:
+        return OperatorModel()
     if provider not in KEYS or not rest:
         raise ModelError(f"unknown model {name!r}; choose with --model one of: {choices(task)}")
     keyless = provider == "openai" and options.base_url is not None
