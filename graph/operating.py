@@ -38,11 +38,9 @@ def prompt(
     if as_json:
         typer.echo(json.dumps(waits, indent=1))
         return
-    if waits["problem"] is not None:
-        complain(f"the last answer was not taken whole: {waits['problem']}", DONE)
     if out is None:
         _print(prompts)
-        complain(awaited_replies(waits["prompts"], run), DONE)
+        complain(awaited_replies(waits, run), DONE)
         return
     for path in _written(out, prompts):
         say(f"wrote {path}")

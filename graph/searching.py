@@ -134,7 +134,7 @@ def concluded(runs: Runs, run_id: str, ended: Ended, db: Path) -> int:
         say(f"The program: ksearch best {short}{option}    Everything about it: ksearch show {short}{option}")
         return DONE
     if ended.status == "waiting for a reply" and ended.interrupt is not None:
-        complain(awaited_replies(ended.interrupt["prompts"], short + option), PARKED)
+        complain(awaited_replies(ended.interrupt, short + option), PARKED)
     elif ended.status == "waiting":
         count = len(ended.interrupt["action_requests"]) if ended.interrupt else 0
         noun = "1 tree edit waits" if count == 1 else f"{count} tree edits wait"
@@ -159,15 +159,16 @@ def concluded(runs: Runs, run_id: str, ended: Ended, db: Path) -> int:
     return PARKED
 
 
-def awaited_replies(prompts: list[dict[str, Any]], run: str) -> str:
-    """What to do about these waiting prompts of a run, whose id is followed by the option for its database."""
-    role = prompts[0]["role"].replace("_", " ")
-    count = len(prompts)
-    waits = f"a prompt to the {role} waits" if count == 1 else f"{count} prompts to the {role} wait"
+def awaited_replies(waits: dict[str, Any], run: str) -> str:
+    """What to do about the prompts that wait; the run's id is followed by the option for its database."""
+    prompts = waits["prompts"]
+    role, count = prompts[0]["role"].replace("_", " "), len(prompts)
+    said = f"a prompt to the {role} waits" if count == 1 else f"{count} prompts to the {role} wait"
+    wrong = "" if waits["problem"] is None else f"the last answer was not taken: {waits['problem']}.\n"
     files = " ".join(["--file REPLY"] * count) if count <= 3 else f"--file REPLY, {count} times and in order"
     return (
-        f"{waits} for a reply; nothing is lost.\nRead: ksearch prompt {run}    or as files: ksearch prompt {run} "
-        f"--out DIR\nAnswer, and go on: ksearch answer {run} {files}"
+        f"{wrong}{said} for a reply; nothing is lost.\nRead: ksearch prompt {run}    or as files: ksearch prompt "
+        f"{run} --out DIR\nAnswer, and go on: ksearch answer {run} {files}"
     )
 
 

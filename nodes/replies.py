@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,19 +60,32 @@ def request(run: str, prompts: Sequence[AwaitedPrompt], problem: str | None = No
     }
 
 
-def fitted(value: object, prompts: Sequence[AwaitedPrompt]) -> tuple[dict[str, str], str | None]:
-    """The replies by prompt id that a resume value holds, and in words what of it does not fit."""
+def fitted(value: Any, prompts: Sequence[AwaitedPrompt]) -> tuple[dict[str, str], str | None]:
+    """The replies by prompt id that a resume value holds, and in words what of it does not fit.
+
+    A form that reads JSON makes an object of the world model's reply: it is a reply as well as its text.
+    """
     ids = [prompt.id for prompt in prompts]
-    if isinstance(value, str) and len(ids) == 1:
-        return {ids[0]: value}, None
+    alone = _text(value) if len(ids) == 1 else None
+    if alone is not None and (isinstance(value, str) or ids[0] not in value):
+        return {ids[0]: alone}, None
     if not isinstance(value, Mapping):
         kind = type(value).__name__
-        return {}, f"the value was a {kind}, not an object from prompt ids to replies; nothing was taken from it"
-    given = {name: text for name, text in value.items() if name in ids and isinstance(text, str)}
+        what = "empty" if value == "" else f"a {kind}"
+        return {}, f"the value was {what}, not an object from prompt ids to replies; nothing was taken from it"
+    texts = {name: _text(value[name]) for name in ids if name in value}
+    given = {name: text for name, text in texts.items() if text is not None}
     problems = [f"no prompt with the id {name!r} waits" for name in value if name not in ids]
     problems += [f"the reply to {name} was no text" for name in ids if name in value and name not in given]
     problems += [f"the reply to {name} is missing" for name in ids if name not in value]
     return given, "; ".join(problems) or None
+
+
+def _text(value: Any) -> str | None:
+    """A reply as text; None when the value is none, or blank."""
+    if isinstance(value, Mapping) and "edits" in value:
+        return json.dumps(value)
+    return value if isinstance(value, str) and value.strip() else None
 
 
 def awaited_prompts(state: SearchState, archive: Archive) -> tuple[AwaitedPrompt, ...]:

@@ -1,6 +1,6 @@
 """Kills the scripted search at each of its windows in turn, lets it go on, and compares; prints JSON.
 
-    python tests/crash_run.py FOLDER FIRST STRIDE [async]
+    python tests/crash_run.py FOLDER FIRST STRIDE [sync|async] [operator]
 
 Children are forked from this process, which has imported everything and has started no thread.
 """
@@ -114,8 +114,9 @@ def difference(name: str, expected: Any, found: Any) -> str:
     return f"{name}: {found!r} instead of {expected!r}"
 
 
-def main(folder: Path, first: int, stride: int, durability: str) -> None:
-    undisturbed = Place(folder / "undisturbed")
+def main(folder: Path, first: int, stride: int, durability: str = "sync", model: str = "") -> None:
+    operated = model == "operator"
+    undisturbed = Place(folder / "undisturbed", operated)
     undisturbed.folder.mkdir(parents=True)
     if live(undisturbed, None, durability) != 0:
         raise SystemExit((undisturbed.folder / "traceback").read_text())
@@ -126,7 +127,7 @@ def main(folder: Path, first: int, stride: int, durability: str) -> None:
     problems: dict[str, str] = {}
     gc.freeze()
     for window in range(first, len(names), stride):
-        place = Place(folder / f"window{window}")
+        place = Place(folder / f"window{window}", operated)
         place.folder.mkdir()
         problem = killed_at(window, place, expected, durability)
         if problem:
@@ -138,4 +139,4 @@ def main(folder: Path, first: int, stride: int, durability: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), (sys.argv[4:] or ["sync"])[0])
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

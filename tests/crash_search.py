@@ -26,6 +26,8 @@ from langgraph.types import Command
 
 from graph.build import build_graph
 from graph.checkpointer import Saver
+from nodes.models.operator import OperatorModel
+from nodes.replies import awaited_prompts
 from nodes.services import Services
 from state.archive import Archive
 from state.lease import Lease
@@ -51,6 +53,8 @@ class Place:
     """Where a run lives: its database, the ledger of paid effects, and how often the device has come back."""
 
     folder: Path
+    operated: bool = False
+    """The models' replies are given by an operator, who pays for each when they write it."""
 
     @property
     def database(self) -> Path:
@@ -142,22 +146,26 @@ class ScriptedModel(BaseChatModel):
         return "scripted"
 
     def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **_: Any) -> ChatResult:
-        text = "\0".join(message.text for message in messages)
-        self.probe.window("before model call")
-        self.place.pay(f"model {hashlib.sha256(text.encode()).hexdigest()[:12]}")
-        self.probe.window("after model call")
-        reply = _edits(messages) if "# The tree" in text else _code(text)
+        reply = replied("\0".join(message.text for message in messages), self.place, self.probe)
         return ChatResult(generations=[ChatGeneration(message=AIMessage(reply))])
+
+
+def replied(text: str, place: Place, probe: Probe) -> str:
+    """The reply to all that was said, paid for."""
+    probe.window("before model call")
+    place.pay(f"model {hashlib.sha256(text.encode()).hexdigest()[:12]}")
+    probe.window("after model call")
+    return _edits(text) if "# The tree" in text else _code(text)
 
 
 def _insert(title: str, priority: float, parent: str = "n0", key: str | None = None) -> dict[str, object]:
     return {"kind": "insert", "parent": parent, "key": key, "title": title, "priority": priority}
 
 
-def _edits(messages: list[BaseMessage]) -> str:
-    found = re.search(r"^Round (\d+)\.", messages[0].text, re.MULTILINE)
+def _edits(text: str) -> str:
+    found = re.search(r"^Round (\d+)\.", text, re.MULTILINE)
     assert found is not None
-    repaired = len(messages) > 1
+    repaired = "Your reply could not be used" in text
     match int(found[1]):
         case 0 if not repaired:
             return "I would rather not answer in JSON."
@@ -174,7 +182,7 @@ def _edits(messages: list[BaseMessage]) -> str:
             edits = [{"kind": "update", "node": "n2"}, {"kind": "explode"}]
         case 2:
             edits = [{"kind": "prune", "node": "n2", "evidence": "packing is enough"}]
-        case _ if "No open intent" in messages[0].text:
+        case _ if "No open intent" in text:
             edits = [_insert("Prefetch", 0.5)]
         case _:
             edits = []
@@ -314,7 +322,8 @@ class ProbedServices:
 
     def __call__(self, run: str, settings: Settings) -> Services:
         if self.made is None:
-            model = ScriptedModel(place=self.place, probe=self.probe)
+            operated = self.place.operated
+            model = OperatorModel() if operated else ScriptedModel(place=self.place, probe=self.probe)
             with self.probe.opening():
                 archive = Archive(self.place.database)
             self.made = Services(
@@ -330,8 +339,10 @@ class ProbedServices:
         return self.made
 
 
-def answer(question: dict[str, Any], place: Place) -> object:
-    """A person's reply: the device is back; or the decisions on the tree edits."""
+def answer(question: dict[str, Any], place: Place, probe: Probe) -> object:
+    """A person's reply: the device is back; or replies to prompts; or the decisions on the tree edits."""
+    if question["kind"] == "prompts":
+        return {prompt["id"]: replied(prompt["text"], place, probe) for prompt in question["prompts"]}
     if question["kind"] == "parked":
         place.returned.write_bytes(b"x" * (place.back() + 1))
         return True
@@ -350,14 +361,18 @@ def advance(place: Place, probe: Probe, durability: Any = "sync") -> dict[str, A
     """The run goes on from wherever the file says it is, to its end; returns its final state."""
     probe.window("start")
     saver = ProbedSaver(place.database, probe)
-    graph = build_graph(ProbedServices(place, probe)).compile(checkpointer=saver)
+    services = ProbedServices(place, probe)
+    graph = build_graph(services).compile(checkpointer=saver)
     config: Any = {"configurable": {"thread_id": RUN}, "recursion_limit": 10_000}
     while True:
         snapshot = graph.get_state(config)
         value: Any = None
         if snapshot.interrupts:
             probe.window("before answer")
-            value = Command(resume=answer(snapshot.interrupts[0].value, place))
+            question = snapshot.interrupts[0].value
+            archive = services(RUN, Settings.model_validate(snapshot.values["settings"])).archive
+            if question["kind"] != "prompts" or awaited_prompts(snapshot.values, archive):
+                value = Command(resume=answer(question, place, probe))
         elif snapshot.created_at is None:
             value = SETTINGS
         elif not snapshot.next:

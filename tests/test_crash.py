@@ -38,3 +38,13 @@ def test_a_kill_in_any_window_changes_nothing_but_the_effect_in_flight(
     assert kinds == {"model", "baseline", "evaluate", "confirm", "held_out"}
     for place in ("before node", "after node", "before checkpoint", "after checkpoint", "before answer", "sql COMMIT"):
         assert found[0]["passed"][place]
+
+
+@pytest.mark.timeout(900)
+def test_an_operator_is_asked_again_for_nothing_that_was_committed(tmp_path: Path) -> None:
+    command = [sys.executable, str(RUNNER), str(tmp_path), "1", "3", "sync", "operator"]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    assert ran.returncode == 0
+    found = json.loads(ran.stdout)
+    assert found["problems"] == {}
+    assert sum(found["tested"].values()) >= 80 and found["tested"]["after model call"] >= 5

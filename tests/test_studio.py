@@ -288,6 +288,28 @@ def test_a_run_of_the_server_is_finished_by_the_command_line(studio: Studio) -> 
     assert json.loads(studio.cli("runs", "--json").stdout)[0]["evaluations"] > 0
 
 
+def test_prompts_are_answered_in_the_server_and_by_the_command_line(studio: Studio) -> None:
+    client = studio.start()
+    run = client.threads.create()["thread_id"]
+    client.runs.join(run, client.runs.create(run, "ksearch", input=form(studio, model="operator"))["run_id"])
+    (interrupt,) = client.threads.get_state(run)["interrupts"]
+    (prompt,) = interrupt["value"]["prompts"]
+    assert interrupt["value"]["kind"] == "prompts" and "as a string" in interrupt["value"]["how"]
+    assert prompt["text"] == studio.cli("prompt", run).stdout
+    edits = {"edits": [{"kind": "insert", "parent": "n0", "title": "pasted", "priority": 0.5}]}
+    client.runs.join(run, client.runs.create(run, "ksearch", command={"resume": json.dumps(edits)})["run_id"])
+    assert [node["intent"]["title"] for node in client.threads.get_state(run)["values"]["tree"]["nodes"]][1:] == [
+        "pasted"
+    ]
+    (studio.folder / "reply").write_text("no program")
+    assert studio.cli("answer", run, "--file", "reply").returncode == 2
+    taken = studio.cli("answer", run, "--file", "reply", "--anyway")
+    assert taken.returncode == 75 and "unusable" in taken.stdout, taken.stderr
+    state = client.threads.get_state(run)
+    assert state["interrupts"][0]["value"]["prompts"][0]["role"] == "world_model", "the intent stagnated"
+    studio.kill()
+
+
 def test_a_server_on_another_database_is_told_from_one_on_ours(studio: Studio, tmp_path: Path) -> None:
     other = Studio(tmp_path, studio._proxy)
     other.start()
